@@ -107,8 +107,8 @@ class RankFileWriter:
 
     def peers(self, rows: Iterable[tuple[int, int, int]], thread: int = 0) -> None:
         """Enter (world rank, calls, bytes) rows of one thread."""
-        made = np.array([(rank, 0, calls, size) for rank, calls, size in rows], PEER)
-        self._peers.setdefault(thread, []).append(made)
+        peers = np.array([(rank, 0, calls, size) for rank, calls, size in rows], PEER)
+        self._peers.setdefault(thread, []).append(peers)
 
     def collectives(self, rows: Rows, capacity: int | None = None) -> None:
         """Fill the ring as if these records had been claimed in order, the oldest ones overwritten."""
@@ -117,8 +117,8 @@ class RankFileWriter:
         rows = rows.copy()
         rows["number"] = numbers.astype(np.uint32)
         self._log = np.zeros(capacity, COLLECTIVE)
-        kept = slice(max(0, len(rows) - capacity), None)
-        self._log[(numbers[kept] - np.uint64(1)) % np.uint64(capacity)] = rows[kept]
+        newest = slice(max(0, len(rows) - capacity), None)
+        self._log[(numbers[newest] - np.uint64(1)) % np.uint64(capacity)] = rows[newest]
         self.set(log_capacity=capacity, log_written=len(rows))
 
     def messages(self, rows: Rows, thread: int = 0, capacity: int | None = None) -> None:
@@ -150,9 +150,9 @@ class RankFileWriter:
         rows = rows.copy()
         rows["duration_low"] = durations & np.uint64(0xFFFFFFFF)
         rows["mark"] = laps * np.uint64(LAP) + (durations >> np.uint64(32))
-        kept = slice(0, capacity) if keep == TraceKeep.OLDEST else slice(max(0, len(rows) - capacity), None)
+        chosen = slice(0, capacity) if keep == TraceKeep.OLDEST else slice(max(0, len(rows) - capacity), None)
         self._trace = np.zeros(capacity, EVENT)
-        self._trace[numbers[kept] % np.uint64(capacity)] = rows[kept]
+        self._trace[numbers[chosen] % np.uint64(capacity)] = rows[chosen]
         by_layer = np.bincount(rows["layer"], minlength=16)[:16]
         self.set(trace_capacity=capacity, trace_written=len(rows), trace_keep=keep, trace_events=by_layer)
 
@@ -207,9 +207,9 @@ class RankFileWriter:
     ) -> None:
         """Enter one path that was asked for."""
         raw = path.encode("utf-8", "surrogateescape")
-        whole = PATH.itemsize + (len(raw) + 8) // 8 * 8
-        row = np.array([(whole, len(raw), module, cause, operation, result, times, size_bytes)], PATH)
-        self._paths += (row.tobytes() + raw).ljust(whole, b"\0")
+        record_bytes = PATH.itemsize + (len(raw) + 8) // 8 * 8
+        row = np.array([(record_bytes, len(raw), module, cause, operation, result, times, size_bytes)], PATH)
+        self._paths += (row.tobytes() + raw).ljust(record_bytes, b"\0")
 
     def thread(
         self, slot: int, tid: int, name: str = "", call: int = 0, call_ticks: int = 0, call_tag: int = -(2**31)

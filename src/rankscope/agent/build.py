@@ -51,12 +51,12 @@ def check(path: str) -> bytes:
         if status.st_uid not in (0, os.geteuid()) or status.st_mode & WRITABLE_BY_OTHERS:
             raise NotBuilt(f"{path} is writable by other users; remove it")
         with os.fdopen(file, "rb", closefd=False) as opened:
-            whole = opened.read()
+            content = opened.read()
     finally:
         os.close(file)
-    if not is_whole(whole):
+    if not is_whole(content):
         raise NotBuilt(f"{path} is damaged; remove it")
-    return whole[: -len(TRAILER) - DIGEST_BYTES]
+    return content[: -len(TRAILER) - DIGEST_BYTES]
 
 
 def keep(path: str, content: bytes) -> None:
@@ -164,7 +164,7 @@ def library_path(torch_folder: str) -> str:
         with open(os.path.join(torch_folder, "version.py"), encoding="utf-8") as file:
             version = file.read().partition("__version__ = ")[2].split("\n")[0].strip("'\" ")
         with open(SOURCE, "rb") as source:
-            told = source.read()
+            source_code = source.read()
     except OSError as error:
         raise NotBuilt(f"{error.filename}: {error.strerror}") from None
     numbers = version.split("+")[0].split(".")[:2]
@@ -172,7 +172,7 @@ def library_path(torch_folder: str) -> str:
         raise NotBuilt(f"torch {version or 'of unknown version'} is older than 2.1")
     import zlib
 
-    name = f"torch-{version}-{os.uname().machine}-{zlib.crc32(told + TRAILER + torch_folder.encode()):08x}.so"
+    name = f"torch-{version}-{os.uname().machine}-{zlib.crc32(source_code + TRAILER + torch_folder.encode()):08x}.so"
     return os.path.join(cache_folder(), name.replace("/", "-"))
 
 
@@ -225,8 +225,8 @@ def compilers() -> list[list[str]]:
     import shlex
     import shutil
 
-    asked = shlex.split(os.environ.get("CXX", ""))
-    return [asked] if asked else [[name] for name in ("g++", "c++", "clang++") if shutil.which(name)][:1]
+    given = shlex.split(os.environ.get("CXX", ""))
+    return [given] if given else [[name] for name in ("g++", "c++", "clang++") if shutil.which(name)][:1]
 
 
 def commands(torch_folder: str, target: str) -> list[list[str]]:

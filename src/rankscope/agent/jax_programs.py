@@ -69,8 +69,8 @@ def _described(version: str, seen: int) -> str:
     """As `coverage` tells it: what is seen, and what is not."""
     lacking = [what for bit, what in SEEN.items() if not seen & bit]
     known = [what for bit, what in SEEN.items() if seen & bit]
-    told = f"jaxlib {version}: {', '.join(known) or 'nothing'} seen"
-    return f"{told}; not seen: {', '.join(lacking)}" if lacking else told
+    sentence = f"jaxlib {version}: {', '.join(known) or 'nothing'} seen"
+    return f"{sentence}; not seen: {', '.join(lacking)}" if lacking else sentence
 
 
 def _watch_processes(recorder: Any) -> None:
@@ -192,11 +192,11 @@ def _explain(arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
     info = named["all_args_info"]
     names = info.debug_info.arg_names or ()
     avals = info.in_avals
-    told = {
+    details = {
         str(name or f"argument {at}"): aval.str_short() if hasattr(aval, "str_short") else str(aval)
         for at, (name, aval) in enumerate(zip(names, avals, strict=False))
     }
-    reason = _why(_function(str(arguments[0])), _source_of(named), told)
+    reason = _why(_function(str(arguments[0])), _source_of(named), details)
     if reason:
         _reason.append(reason)
 
@@ -204,14 +204,14 @@ def _explain(arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
 def _source_of(named: dict[str, Any]) -> str:
     """The file of the function that was compiled; "" where JAX does not say."""
     info = getattr(named.get("all_args_info"), "debug_info", None)
-    told = getattr(info, "func_src_info", None) or ""
-    return str(told).partition(" at ")[2]
+    location = getattr(info, "func_src_info", None) or ""
+    return str(location).partition(" at ")[2]
 
 
 def _carried_bytes(taken: Any, given: Any) -> int:
     """Of the results those of the same shape and type as an argument: what the program may be called with again."""
-    there = Counter((one.shape, one.dtype) for one in taken)
-    back = Counter((one.shape, one.dtype) for one in given)
+    there = Counter((array.shape, array.dtype) for array in taken)
+    back = Counter((array.shape, array.dtype) for array in given)
     return sum(
         count * dtype.itemsize * _product(shape)
         for (shape, dtype), count in (there & back).items()

@@ -178,12 +178,12 @@ def _watch_new_groups(recorder: Any, c10d: Any) -> None:
         @wraps(original)
         def maker(*arguments: Any, **named: Any) -> Any:
             try:
-                made = original(*arguments, **named)
+                work = original(*arguments, **named)
             except BaseException as error:
                 hide_our_frame(error)
                 raise
             _number_all(recorder, c10d)
-            return made
+            return work
 
         setattr(c10d, name, maker)
         _renew_exports(c10d, name)

@@ -266,12 +266,12 @@ def _allows_tf32(torch: Any, operation: str) -> bool:
 
 def _watch_graphs(recorder: Any, torch: Any) -> None:
     """What a CUDA graph computes is not seen when it is replayed."""
-    graph, told = torch.cuda.graphs.CUDAGraph, recorder.rankscope_graph_replayed
+    graph, note_replay = torch.cuda.graphs.CUDAGraph, recorder.rankscope_graph_replayed
     original = graph.replay
 
     @wraps(original)
     def replay(self: Any) -> None:
-        told()
+        note_replay()
         try:
             original(self)
         except BaseException as error:

@@ -37,7 +37,7 @@ def _watch(recorder: Any, c10d: Any, method: str, number_of: Callable[..., int])
     shown = f"gloo:{'recv' if receives else 'send'}".encode()
     ticks, post = recorder.rankscope_ticks, recorder.rankscope_message
 
-    def told(group: Any, begin: int, work: Any, tensors: Any, *rest: Any, **named: Any) -> None:
+    def record(group: Any, begin: int, work: Any, tensors: Any, *rest: Any, **named: Any) -> None:
         if work is None or any(tensor.device.type != "cpu" for tensor in tensors):
             return  # on GPUs the call only enqueues: what NCCL does is seen by its plugin
         given = {**dict(zip(names, rest, strict=False)), **named}
@@ -54,7 +54,7 @@ def _watch(recorder: Any, c10d: Any, method: str, number_of: Callable[..., int])
             hide_our_frame(error)
             raise
         try:
-            told(self, begin, work, *arguments, **named)
+            record(self, begin, work, *arguments, **named)
         except Exception:  # a torch that names its arguments otherwise: the program's call goes on
             pass
         return work

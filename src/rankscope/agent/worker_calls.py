@@ -203,17 +203,17 @@ def install_ray_package(recorder: Any, ray: Any) -> None:
     handle = ray.actor.ActorHandle
 
     def call(original: Any, self: Any, method_name: str, *arguments: Any, **named_ones: Any) -> Any:
-        made = original(self, method_name, *arguments, **named_ones)
-        _remember(made, method_name, self)
-        return made
+        result = original(self, method_name, *arguments, **named_ones)
+        _remember(result, method_name, self)
+        return result
 
     wrapped(handle, "_actor_method_call", call)
 
 
-def _remember(made: Any, method: str, handle: Any) -> None:
+def _remember(result: Any, method: str, handle: Any) -> None:
     try:
         actor = handle._ray_actor_creation_function_descriptor.class_name
-        for ref in made if isinstance(made, list) else [made]:
+        for ref in result if isinstance(result, list) else [result]:
             if len(_asked_of) < MOST_AWAITED:
                 _asked_of[ref.binary()] = str(method).encode("utf-8", "replace"), actor.encode("utf-8", "replace")
     except Exception:  # a Ray that is built otherwise

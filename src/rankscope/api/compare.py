@@ -58,10 +58,10 @@ class Compared:
         first.warnings += unquoted_pattern([run.source for side in self.sides for run in side.runs], len(self.sides))
         for comparison in self.comparisons:
             first.warnings += [text for text in warnings_of(comparison) if text not in first.warnings]
-        made = [first]
+        tables = [first]
         for comparison in self.comparisons:
-            made += [changes_table(comparison, selection), memory_table(comparison)]
-        return [*made, *([limits_table(self.outcomes)] if self.outcomes else [])]
+            tables += [changes_table(comparison, selection), memory_table(comparison)]
+        return [*tables, *([limits_table(self.outcomes)] if self.outcomes else [])]
 
     def page_text(self) -> str:
         """The comparison as one HTML file that works offline."""
@@ -95,7 +95,7 @@ def compared(
     sides: Sequence[str | PathLike[str]],
     options: CompareOptions | None = None,
     fail_if: Sequence[str] = (),
-    told: Told = lambda done, total: None,
+    report: Told = lambda done, total: None,
 ) -> Compared:
     """Each side is a run, a folder of runs, a pattern, or several separated by commas; NAME= may come first."""
     if len(sides) < 2:
@@ -103,19 +103,19 @@ def compared(
     limits = [parse_limit(text) for text in fail_if]
     given = options or CompareOptions()
     chosen = CompareOptions(given.equal, given.run_to_run, len(sides) - 1)
-    found = [side_of(str(text)) for text in sides]
-    names = _distinct([name for name, _ in found])
-    total, done = sum(len(folders) for _, folders in found), 0
-    made = []
-    for name, (_, folders) in zip(names, found, strict=True):
+    named = [side_of(str(text)) for text in sides]
+    names = _distinct([name for name, _ in named])
+    total, done = sum(len(folders) for _, folders in named), 0
+    loaded_sides = []
+    for name, (_, folders) in zip(names, named, strict=True):
         runs = []
         for folder in folders:
             runs.append(measures(Run(folder).store(events=True), str(folder)))
             done += 1
-            told(done, total)
-        made.append(Side(name, runs))
-    comparisons = [compare(made[0], other, chosen) for other in made[1:]]
-    return Compared(made, comparisons, [outcome for each in comparisons for outcome in outcomes(each, limits)])
+            report(done, total)
+        loaded_sides.append(Side(name, runs))
+    comparisons = [compare(loaded_sides[0], other, chosen) for other in loaded_sides[1:]]
+    return Compared(loaded_sides, comparisons, [outcome for each in comparisons for outcome in outcomes(each, limits)])
 
 
 def _screen(folder: str) -> Screen:
@@ -146,13 +146,13 @@ def _runs_of(part: str) -> list[Path]:
     if not places:
         with suppress(NoRun):  # then it is the name or the number of no run either
             places = [find_run(Path(part))]
-    found: list[Path] = []
+    runs: list[Path] = []
     for place in places:
         if is_run(place):
-            found.append(place)
+            runs.append(place)
         elif place.is_dir():
-            found += [path for path in sorted(place.iterdir()) if is_run(path) and not path.is_symlink()]
-    return found
+            runs += [path for path in sorted(place.iterdir()) if is_run(path) and not path.is_symlink()]
+    return runs
 
 
 def unquoted_pattern(runs: Sequence[str], sides: int) -> list[str]:

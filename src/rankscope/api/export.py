@@ -47,7 +47,7 @@ def events_csv(run: Run, selection: Selection) -> Iterator[str]:
     return csv_pieces(EVENTS_COLUMNS, run.batches(events_sql(selection)))
 
 
-def export(run: Run, form: str, out: Path, told: Told = lambda events: None) -> str:
+def export(run: Run, form: str, out: Path, report: Told = lambda events: None) -> str:
     """Write the run in that form; gives a line that says what was written."""
     if form not in FORMS:
         raise Wrong(f"{form}: unknown format; choose one of {', '.join(FORMS)}")
@@ -57,25 +57,27 @@ def export(run: Run, form: str, out: Path, told: Told = lambda events: None) -> 
         text = to_prometheus(scrape(run.store(events=run.is_small)))
         _whole(out, [text.encode()])
         return f"{text.count(chr(10))} lines"
-    made = timeline(run.store(events=True))
-    counted = _Counted(told)
+    trace = timeline(run.store(events=True))
+    counted = _Counted(report)
     if form == "perfetto":
-        ordered = ((one, *in_order(one.start_ns, one.end_ns)) for one in counted.through(made.slices()))
-        _whole(out, perfetto_pieces(made.actors, ordered))
+        ordered = ((block, *in_order(block.start_ns, block.end_ns)) for block in counted.through(trace.slices()))
+        _whole(out, perfetto_pieces(trace.actors, ordered))
     else:
-        texts = chrome_pieces(made.actors, counted.through(made.slices()), begin_of(made.tables), made.first_of_flows())
+        texts = chrome_pieces(
+            trace.actors, counted.through(trace.slices()), begin_of(trace.tables), trace.first_of_flows()
+        )
         _whole(out, (text.encode() for text in texts))
-    return f"{counted.slices} slices on {len(made.tracks)} tracks"
+    return f"{counted.slices} slices on {len(trace.tracks)} tracks"
 
 
 class _Counted:
-    def __init__(self, told: Told) -> None:
-        self.slices, self._told = 0, told
+    def __init__(self, report: Told) -> None:
+        self.slices, self._told = 0, report
 
     def through(self, slices: Iterable[Slices]) -> Iterator[Slices]:
-        for one in slices:
-            yield one
-            self.slices += len(one.start_ns)
+        for block in slices:
+            yield block
+            self.slices += len(block.start_ns)
             self._told(self.slices)
 
 
@@ -91,38 +93,38 @@ def _folder(run: Run, form: str, out: Path) -> str:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise Wrong(f"{out}: already exists; choose a new or empty folder")
     try:
-        made = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+        draft = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     except OSError as problem:
         raise Wrong(f"{out}: cannot be created: {problem.strerror}") from None
     try:
-        made.chmod(0o755)
-        told = _fill(run, form, made)
-        about = {"schema_version": SCHEMA_VERSION, "rows": told}
-        (made / "schema.json").write_text(json.dumps(about, indent=1) + "\n")
+        draft.chmod(0o755)
+        row_counts = _fill(run, form, draft)
+        about = {"schema_version": SCHEMA_VERSION, "rows": row_counts}
+        (draft / "schema.json").write_text(json.dumps(about, indent=1) + "\n")
         if out.exists():
             out.rmdir()
-        made.rename(out)
+        draft.rename(out)
     except OSError as problem:
         raise Wrong(f"{out}: cannot be written: {problem.strerror}") from None
     finally:
-        shutil.rmtree(made, ignore_errors=True)
-    return f"{len(told)} tables"
+        shutil.rmtree(draft, ignore_errors=True)
+    return f"{len(row_counts)} tables"
 
 
-def _fill(run: Run, form: str, made: Path) -> dict[str, int]:
+def _fill(run: Run, form: str, folder: Path) -> dict[str, int]:
     store = run.store(events=True)
     rows: dict[str, int] = {}
     for kind in ("records", "questions"):
-        (made / kind).mkdir()
+        (folder / kind).mkdir()
     for name in ("run", *RECORDS):
         batches = store.arrow_batches(f'SELECT * FROM "{name}"', rows=ROWS)
         schema = store.arrow(f'SELECT * FROM "{name}" LIMIT 0').schema
-        rows[f"records/{name}"] = WRITERS[form](made / "records" / f"{name}.{form}", schema, batches)
+        rows[f"records/{name}"] = WRITERS[form](folder / "records" / f"{name}.{form}", schema, batches)
     for name in QUESTIONS:
         if name == "events":
             continue  # its rows are records/events
         [table] = run.answers([name], ALL)
-        path = made / "questions" / f"{name}.{form}"
+        path = folder / "questions" / f"{name}.{form}"
         if form == "parquet":
             pq.write_table(Frame(table).to_arrow(), path)
         else:

@@ -99,8 +99,8 @@ class Frame:
 
     def to_polars(self) -> polars.DataFrame:
         """As a DataFrame of polars, which has to be installed."""
-        made: polars.DataFrame = _need("polars").from_arrow(self.to_arrow())
-        return made
+        frame: polars.DataFrame = _need("polars").from_arrow(self.to_arrow())
+        return frame
 
     def __repr__(self) -> str:
         return to_text([self._cut()], WIDTH).rstrip("\n")
@@ -131,12 +131,12 @@ def _html_row(columns: Sequence[Column], row: tuple[Cell, ...]) -> str:
 
 def _array(column: Column, values: list[Cell]) -> Any:
     """Names are text unless every one of them is a whole number, as of ranks."""
-    whole = all(value is None or type(value) is int for value in values)
+    is_whole = all(value is None or type(value) is int for value in values)
     if column.unit is Unit.NAME:
-        if whole and any(value is not None for value in values):
+        if is_whole and any(value is not None for value in values):
             return pa.array(values, pa.int64())
         return pa.array([None if value is None else str(value) for value in values], pa.string())
-    if column.unit is Unit.COUNT and whole:
+    if column.unit is Unit.COUNT and is_whole:
         return pa.array(values, pa.int64())
     return pa.array([None if value is None else float(value) for value in values], pa.float64())
 

@@ -58,17 +58,17 @@ class RunHistory:
 
     def tables(self, by: Sequence[str] = ()) -> list[Table]:
         """Series, changes, slow hosts, and one table for each of `by`."""
-        made = [history_table(self.answer), regressions_table(self.answer)]
-        made += [slow_hosts_table(self.answer), *(by_table(self.answer, one) for one in by)]
-        made[0].warnings += self.warnings
-        made[0].title = f"Runs of {self.where}: {len(self.answer.runs):,} in {len(self.answer.series):,} series"
-        return made
+        tables = [history_table(self.answer), regressions_table(self.answer)]
+        tables += [slow_hosts_table(self.answer), *(by_table(self.answer, label) for label in by)]
+        tables[0].warnings += self.warnings
+        tables[0].title = f"Runs of {self.where}: {len(self.answer.runs):,} in {len(self.answer.series):,} series"
+        return tables
 
     def screen(self, by: Sequence[str] = ()) -> list[Table]:
         """What matters most, on one screen."""
-        made = screen_tables(self.answer, self.where)
-        made[0].warnings += self.warnings
-        return [*made, *(by_table(self.answer, one, SCREEN_ROWS) for one in by)]
+        tables = screen_tables(self.answer, self.where)
+        tables[0].warnings += self.warnings
+        return [*tables, *(by_table(self.answer, label, SCREEN_ROWS) for label in by)]
 
     def page_text(self) -> str:
         """All of it as one HTML file that works offline."""
@@ -87,65 +87,69 @@ def run_history(
     series: Sequence[str] = SERIES_BY,
     last: int | None = None,
     again: bool = False,
-    told: Told = lambda done, total: None,
+    report: Told = lambda done, total: None,
 ) -> RunHistory:
     """The history of folders of runs, or of single runs; runs that are not known yet are summarised first."""
     parts, warnings = [], []
     for folder, chosen in _folders(sources or [RUNS]).items():
-        kept, said = _summaries(folder, chosen, again, told)
-        parts.append(kept)
+        summaries, said = _summaries(folder, chosen, again, report)
+        parts.append(summaries)
         warnings += said
     rows = _chosen(pa.concat_tables([schema().empty_table(), *parts]), only, last)
-    where = ", ".join(str(one) for one in sources or [RUNS])
+    where = ", ".join(str(source) for source in sources or [RUNS])
     return RunHistory(ask(_columns(rows), series), where, warnings)
 
 
 def _folders(sources: Sequence[Path]) -> dict[Path, set[str] | None]:
     """Folders of runs, each with the runs that were named, None: all."""
-    found: dict[Path, set[str] | None] = {}
+    folders: dict[Path, set[str] | None] = {}
     for source in sources:
         place = source if source.is_dir() else find_run(source)
         if not is_run(place):
-            found[place] = None
-        elif found.get(place.resolve().parent, set()) is not None:
-            names = found.setdefault(place.resolve().parent, set())
+            folders[place] = None
+        elif folders.get(place.resolve().parent, set()) is not None:
+            names = folders.setdefault(place.resolve().parent, set())
             assert names is not None
             names.add(place.resolve().name)
-    return found
+    return folders
 
 
 # ---------------------------------------------------------------- summaries
-def _summaries(folder: Path, chosen: set[str] | None, again: bool, told: Told) -> tuple[pa.Table, list[str]]:
+def _summaries(folder: Path, chosen: set[str] | None, again: bool, report: Told) -> tuple[pa.Table, list[str]]:
     """What is kept of the folder's runs, after those that were not known have been added."""
     history = History(folder)
-    kept = history.read()
-    known = set() if again else set(kept.rows["run"].to_pylist()) - set(_unfinished(folder, kept.rows))
+    stored = history.read()
+    known = set() if again else set(stored.rows["run"].to_pylist()) - set(_unfinished(folder, stored.rows))
     new = [name for name in _names(folder) if name not in known and (chosen is None or name in chosen)]
-    made: list[RunSummary] = []
+    summaries: list[RunSummary] = []
     for first in range(0, len(new), BATCH):
         some: list[RunSummary] = []
         try:
             for name in new[first : first + BATCH]:
                 some += summaries_of(folder / name)
-                told(first + len(some), len(new))
+                report(first + len(some), len(new))
         finally:  # also what was made before somebody pressed Ctrl-C
             history.add(some)
-        made += some
-    told(len(new), len(new))
-    rows = kept.rows
-    if made:
-        gone = pc.is_in(rows["run"], pa.array([one.run for one in made], pa.string()))
-        rows = pa.concat_tables([rows.filter(pc.invert(gone)), table_of(made)])
+        summaries += some
+    report(len(new), len(new))
+    rows = stored.rows
+    if summaries:
+        gone = pc.is_in(rows["run"], pa.array([summary.run for summary in summaries], pa.string()))
+        rows = pa.concat_tables([rows.filter(pc.invert(gone)), table_of(summaries)])
     if chosen is not None:
         rows = rows.filter(pc.is_in(rows["run"], pa.array(sorted(chosen), pa.string())))
-    return rows, kept.warnings
+    return rows, stored.warnings
 
 
 def _names(folder: Path) -> list[str]:
     """The runs right below the folder; links, as `latest`, are left out."""
     try:
         with os.scandir(folder) as entries:
-            names = [one.name for one in entries if not one.name.startswith(".") and one.is_dir(follow_symlinks=False)]
+            names = [
+                entry.name
+                for entry in entries
+                if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)
+            ]
     except OSError as problem:
         raise NoRun(f"{folder}: cannot be listed: {problem.strerror}") from None
     return sorted(name for name in names if is_run(folder / name))
@@ -185,35 +189,39 @@ def summaries_of(folder: Path) -> list[RunSummary]:
 
 
 def _with_figures(known: RunSummary, store: RunTables, expected: int | None) -> RunSummary:
-    found = measures(store, known.run)
+    run_measures = measures(store, known.run)
     wall = account(store)
-    own: dict[str, list[float]] = {}
+    own_ns: dict[str, list[float]] = {}
     for rank in steps_of(store).ranks:
         if len(rank.own_ns):
-            own.setdefault(rank.host, []).append(float(rank.own_ns.mean()))
+            own_ns.setdefault(rank.host, []).append(float(rank.own_ns.mean()))
     has_steps = wall is not None and wall.useful + wall.lost > 0 and wall.wall_ns > 0
     return replace(
         known,
-        command=known.command or ", ".join(found.commands),
-        libraries=", ".join(found.versions),
-        ranks=found.ranks,
-        is_complete=(expected is None or found.ranks >= expected) and not found.lost_files,
-        failed_ranks=found.ended_badly,
-        steps=found.steps,
-        step_ns=found.values.get(Metric("step", "step_p50")),
-        exposed_ns=found.values.get(Metric("part", "communication"), 0.0 if found.steps else None),
+        command=known.command or ", ".join(run_measures.commands),
+        libraries=", ".join(run_measures.versions),
+        ranks=run_measures.ranks,
+        is_complete=(expected is None or run_measures.ranks >= expected) and not run_measures.lost_files,
+        failed_ranks=run_measures.ended_badly,
+        steps=run_measures.steps,
+        step_ns=run_measures.values.get(Metric("step", "step_p50")),
+        exposed_ns=run_measures.values.get(Metric("part", "communication"), 0.0 if run_measures.steps else None),
         startup_ns=_startup_ns(store),
         goodput=wall.kinds[USEFUL] / wall.wall_ns if wall is not None and has_steps else None,
-        elapsed_ns=found.values.get(Metric("total", "elapsed")),
-        hosts=found.hosts,
-        host_own_ns=[median(own[host]) if host in own else math.nan for host in found.hosts],
+        elapsed_ns=run_measures.values.get(Metric("total", "elapsed")),
+        hosts=run_measures.hosts,
+        host_own_ns=[median(own_ns[host]) if host in own_ns else math.nan for host in run_measures.hosts],
     )
 
 
 def _startup_ns(store: RunTables) -> float | None:
     """From the start of a process to the end of its first step, median of the ranks."""
     before = SEGMENTS[: SEGMENTS.index("steps")]
-    starts = [sum(one.segments.get(name, 0) for name in before) for one in waterfalls(store) if "steps" in one.segments]
+    starts = [
+        sum(waterfall.segments.get(name, 0) for name in before)
+        for waterfall in waterfalls(store)
+        if "steps" in waterfall.segments
+    ]
     return float(median(starts)) if starts else None
 
 
@@ -243,8 +251,8 @@ def _columns(rows: pa.Table) -> Runs:
     numbers = columns_of(rows.select(NUMBERS))
     hosts = rows["hosts"].combine_chunks()
     hosts = hosts.chunk(0) if isinstance(hosts, pa.ChunkedArray) else hosts
-    own = rows["host_own_ns"].combine_chunks()
-    own = own.chunk(0) if isinstance(own, pa.ChunkedArray) else own
-    flat = columns_of(pa.table({"host": hosts.flatten(), "own": own.flatten()}))
+    own_ns = rows["host_own_ns"].combine_chunks()
+    own_ns = own_ns.chunk(0) if isinstance(own_ns, pa.ChunkedArray) else own_ns
+    flat = columns_of(pa.table({"host": hosts.flatten(), "own": own_ns.flatten()}))
     lengths = pc.list_value_length(hosts).fill_null(0).to_numpy(zero_copy_only=False)
     return Runs(texts, numbers, flat["host"], np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), flat["own"])

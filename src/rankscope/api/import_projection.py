@@ -40,41 +40,41 @@ class ProjectionAsked:
     staging: Sequence[str] = ()  # [PLACE=]TIMES of staging and importing from there
 
 
-def project_imports(asked: ProjectionAsked) -> list[Table]:
+def project_imports(request: ProjectionAsked) -> list[Table]:
     """The projection, what fits the measured times, and the break-evens: each as far as the data allow."""
-    is_run = asked.source is not None and not asked.source.is_file()
-    tables = Run(asked.source).store() if is_run else None
-    counts = _counts(asked, tables)
-    made: list[Table] = []
+    is_run = request.source is not None and not request.source.is_file()
+    tables = Run(request.source).store() if is_run else None
+    counts = _counts(request, tables)
+    shown: list[Table] = []
     if any(value is not None for value in (counts.calls, counts.path_operations)):
-        made.append(_projection(asked, counts))
-    places = {place: series_of(text, tables) for place, text in map(_named, asked.measured)}
+        shown.append(_projection(request, counts))
+    places = {place: series_of(text, tables) for place, text in map(_named, request.measured)}
     if places:
-        found = {place: (len(points), fitted(points)) for place, points in places.items()}
-        made += [fits(found, counts.path_operations, asked.ppn), _fitted_times(found, asked.nodes)]
-    if asked.staging:
-        made.append(break_evens(_compared(places, asked.staging, tables)))
-    if not made:
+        fits_by_place = {place: (len(points), fitted(points)) for place, points in places.items()}
+        shown += [fits(fits_by_place, counts.path_operations, request.ppn), _fitted_times(fits_by_place, request.nodes)]
+    if request.staging:
+        shown.append(break_evens(_compared(places, request.staging, tables)))
+    if not shown:
         raise Wrong("nothing to project: give a run recorded with --imports calls, --calls, or --measured")
-    return made
+    return shown
 
 
-def _projection(asked: ProjectionAsked, counts: ImportCounts) -> Table:
-    if not asked.server_operations:
+def _projection(request: ProjectionAsked, counts: ImportCounts) -> Table:
+    if not request.server_operations:
         raise Wrong("give the server's rate with --server-ops, as in 600000")
-    server = FileServer(asked.server_operations, asked.latency_ns)
-    known = [cache for cache in CACHES if projected(counts, cache, 1, asked.ppn, server) is not None]
-    return projection(counts, asked.caches or known, asked.nodes, asked.ppn, server)
+    server = FileServer(request.server_operations, request.latency_ns)
+    known = [cache for cache in CACHES if projected(counts, cache, 1, request.ppn, server) is not None]
+    return projection(counts, request.caches or known, request.nodes, request.ppn, server)
 
 
-def _counts(asked: ProjectionAsked, tables: Tables | None) -> ImportCounts:
+def _counts(request: ProjectionAsked, tables: Tables | None) -> ImportCounts:
     """Those of the run or file, each replaced by what was given."""
     base = ImportCounts()
     if tables is not None and _has_calls(tables):
-        base = recorded_counts(tables, _first_process(tables), asked.folder)
-    elif asked.source is not None and asked.source.is_file():
-        base = counts_of(operations_of(asked.source, None)[0], asked.folder)
-    given = {name: value for name, value in asdict(asked.counts).items() if value is not None}
+        base = recorded_counts(tables, _first_process(tables), request.folder)
+    elif request.source is not None and request.source.is_file():
+        base = counts_of(operations_of(request.source, None)[0], request.folder)
+    given = {name: value for name, value in asdict(request.counts).items() if value is not None}
     return replace(base, **given)
 
 
@@ -112,9 +112,9 @@ def _compared(
     return {place: (points, staged.get(place, staged.get("", {}))) for place, points in places.items()}
 
 
-def _fitted_times(found: dict[str, tuple[int, ScaleFit]], nodes: Sequence[int]) -> Table:
+def _fitted_times(fits_by_place: dict[str, tuple[int, ScaleFit]], nodes: Sequence[int]) -> Table:
     """What the fits say of other sizes."""
-    good = {place: fit for place, (_, fit) in found.items() if not fit.refusal}
+    good = {place: fit for place, (_, fit) in fits_by_place.items() if not fit.refusal}
     columns = [Column("nodes", Unit.COUNT, "nodes"), *(Column(f"{place}_ns", Unit.NS, place) for place in good)]
     rows: list[tuple[Cell, ...]] = []
     for count in nodes:

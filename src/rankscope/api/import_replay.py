@@ -38,9 +38,9 @@ def operations_of(place: Path, rank: int | None) -> tuple[list[PathOperation], l
         return path_operations.read(source), []
     if not strace_log.sniff(head):
         raise Wrong(f"{place}: neither a run, nor a text file of operations, nor an strace log")
-    found, relative = path_operations.read_strace(source)
+    operations, relative = path_operations.read_strace(source)
     note = f"{relative} operations on relative paths were left out: trace with strace -y to include them"
-    return found, [note] if relative else []
+    return operations, [note] if relative else []
 
 
 def recorded(tables: Tables, rank: int | None) -> list[PathOperation]:

@@ -87,10 +87,10 @@ def metering_cost(command: Sequence[str], repeats: int, folder: Path, say: Calla
         for level in order:
             place = folder / f"cost-{turn}-{level}"
             if level in LEVELS:
-                one = record(command, place, level, silent=True)
+                took = record(command, place, level, silent=True)
             else:
-                one = run_to_end(command, place, silent=True)
-            turns[level].append((one.wall_ns, one.cpu_ns))
+                took = run_to_end(command, place, silent=True)
+            turns[level].append((took.wall_ns, took.cpu_ns))
         order = order[1:] + order[:1]  # nobody is always first
     return import_cost(turns)
 
@@ -115,10 +115,10 @@ class Switch:
     idle: bool = False  # there is nothing to switch off: not run
 
     def environment(self, given: Mapping[str, str]) -> dict[str, str]:
-        made = {name: value for name, value in given.items() if name not in self.unset} | self.set
+        variables = {name: value for name, value in given.items() if name not in self.unset} | self.set
         if self.agent:
-            made["RANKSCOPE_WITHOUT"] = "\n".join(self.agent)
-        return made
+            variables["RANKSCOPE_WITHOUT"] = "\n".join(self.agent)
+        return variables
 
 
 def switch_of(name: str, tables: Tables, folder: Path, given: Mapping[str, str]) -> Switch:
@@ -144,13 +144,13 @@ def switch_of(name: str, tables: Tables, folder: Path, given: Mapping[str, str])
 
 def together(switches: Sequence[Switch]) -> Switch:
     """All of them at once: what one stops asking, another may have to ask."""
-    made = Switch("all of these", Blame(sum(switch.blame.calls for switch in switches)))
+    combined = Switch("all of these", Blame(sum(switch.blame.calls for switch in switches)))
     for switch in switches:
-        made.set.update(switch.set)
-        made.unset += switch.unset
-        made.agent += switch.agent
-        made.primed = made.primed or switch.primed
-    return made
+        combined.set.update(switch.set)
+        combined.unset += switch.unset
+        combined.agent += switch.agent
+        combined.primed = combined.primed or switch.primed
+    return combined
 
 
 CONTROL = "nothing"  # the same command once more in every turn: what differs then is noise
@@ -167,9 +167,9 @@ class Turns:
     walls_ns: list[int] = field(default_factory=list)
     cpus_ns: list[int] = field(default_factory=list)
 
-    def add(self, one: CommandTook) -> None:
-        self.walls_ns.append(one.wall_ns)
-        self.cpus_ns.append(one.cpu_ns)
+    def add(self, took: CommandTook) -> None:
+        self.walls_ns.append(took.wall_ns)
+        self.cpus_ns.append(took.cpu_ns)
 
 
 Say = Callable[[str], None]
@@ -180,12 +180,14 @@ def saving(command: Sequence[str], causes: Sequence[str], repeats: int, base: Pa
     given = dict(os.environ)
     tables = Run(base).store()
     switches = [Switch(CONTROL, Blame()), *(switch_of(name, tables, folder, given) for name in causes)]
-    working = [one for one in switches[1:] if not one.idle]
+    working = [switch for switch in switches[1:] if not switch.idle]
     if len(working) > 1:
         switches.append(together(working))
     first = Turns(given, counts_of(tables))
     ways = {
-        at: _counted(command, one, folder / f"without-{at}", say) for at, one in enumerate(switches, 1) if not one.idle
+        at: _counted(command, switch, folder / f"without-{at}", say)
+        for at, switch in enumerate(switches, 1)
+        if not switch.idle
     }
     _take_turns(command, {0: first, **ways}, repeats, folder, say)
     idle = Turns(given, first.counts)
@@ -197,30 +199,30 @@ def _take_turns(command: Sequence[str], ways: dict[int, Turns], repeats: int, fo
     for turn in range(repeats):
         say(f"round {turn + 1} of {repeats}: {len(order)} runs")
         for at in order:
-            one = record(command, folder / f"turn-{turn}-{at}", "time", ways[at].environment, silent=True)
-            ways[at].add(one)
-            ways[at].timed_exit_code = one.exit_code
+            took = record(command, folder / f"turn-{turn}-{at}", "time", ways[at].environment, silent=True)
+            ways[at].add(took)
+            ways[at].timed_exit_code = took.exit_code
         order = order[1:] + order[:1]  # nobody is always first
 
 
 def _counted(command: Sequence[str], switch: Switch, folder: Path, say: Say) -> Turns:
     """Record once without the cause, to count."""
     say(f"without {switch.name}")
-    made = Turns(switch.environment(os.environ))
+    turns = Turns(switch.environment(os.environ))
     if switch.primed:
-        record(command, folder.with_name(folder.name + "-primed"), "off", made.environment, silent=True)
-    one = record(command, folder, "paths", made.environment, silent=True)
-    made.exit_code = one.exit_code
-    made.counts = counts_of(Run(folder).store())
-    return made
+        record(command, folder.with_name(folder.name + "-primed"), "off", turns.environment, silent=True)
+    took = record(command, folder, "paths", turns.environment, silent=True)
+    turns.exit_code = took.exit_code
+    turns.counts = counts_of(Run(folder).store())
+    return turns
 
 
 def counts_of(tables: Tables) -> Counts:
     """The calls of the whole run."""
-    made = Counts()
+    counts = Counts()
     for tree in import_trees(tables):
-        made.add(tree.whole)
-    return made
+        counts.add(tree.whole)
+    return counts
 
 
 def _trial(switch: Switch, first: Turns, way: Turns) -> Trial:

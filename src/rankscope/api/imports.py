@@ -73,8 +73,8 @@ def meter(name: str, command: list[str], folder: Path, level: str) -> Recording:
 
 
 def _ending(name: str, code: int) -> str:
-    told = ending_text("signalled", None, -code) if code < 0 else f"exit code {code}"
-    return f"{name} ended with {told}"
+    ending = ending_text("signalled", None, -code) if code < 0 else f"exit code {code}"
+    return f"{name} ended with {ending}"
 
 
 def _opened(recording: Recording) -> Recording:
@@ -89,12 +89,12 @@ def import_tables(
     pairs: list[tuple[str, Tables]] = [(recording.name, recording.run.store()) for recording in recordings]
     if len(pairs) == 1:
         return [_answer(name, pairs[0][1], selection, view) for name in names or UNASKED]
-    made = [] if names else [calls_per_framework(pairs), frameworks_compared(pairs)]
+    shown = [] if names else [calls_per_framework(pairs), frameworks_compared(pairs)]
     for name in names or ("import_offenders",):
         for title, tables in pairs:
-            one = _answer(name, tables, selection, view)
-            made.append(replace(one, name=f"{title}/{one.name}", title=f"{title}: {one.title}"))
-    return made
+            answer = _answer(name, tables, selection, view)
+            shown.append(replace(answer, name=f"{title}/{answer.name}", title=f"{title}: {answer.title}"))
+    return shown
 
 
 def _answer(name: str, tables: Tables, selection: Selection, view: View) -> Table:
@@ -109,9 +109,9 @@ def _answer(name: str, tables: Tables, selection: Selection, view: View) -> Tabl
 
 def icicle(recordings: Sequence[Recording], selection: Selection) -> str:
     """Nested boxes, described in docs/commands/imports.md."""
-    made = [
+    trees = [
         {**import_icicle(recording.run.store(), selection), "name": recording.name or "all processes"}
         for recording in recordings
     ]
-    told = made[0] if len(made) == 1 else {"format": made[0]["format"], "name": "several", "children": made}
-    return json.dumps(told) + "\n"
+    document = trees[0] if len(trees) == 1 else {"format": trees[0]["format"], "name": "several", "children": trees}
+    return json.dumps(document) + "\n"

@@ -52,5 +52,5 @@ def as_mpitrace(opened: Tables, selection: Selection, shown: Sequence[int], new:
 
 def mpitrace_job(opened: Tables, selection: Selection, shown: Sequence[int], new: bool, job: str) -> str:
     routines, sizes = task_routines(opened, selection, job), task_sizes(opened, selection, job)
-    summary, told = summary_tasks(opened, job), told_extremes(opened, job)
-    return to_mpitrace(tasks(opened, job), routines, sizes, shown, summary, told, new or is_new_layout(opened, job))
+    summary, extremes = summary_tasks(opened, job), told_extremes(opened, job)
+    return to_mpitrace(tasks(opened, job), routines, sizes, shown, summary, extremes, new or is_new_layout(opened, job))

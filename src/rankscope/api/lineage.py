@@ -16,9 +16,9 @@ def lineage_goodput(path: Path | None, alone: bool = False) -> Table:
     """Goodput of the job that a run is a start of, or of that run alone."""
     folder = find_run(path)
     earlier, unread = ([], []) if alone else other_accounts(folder)
-    own = account(Run(folder).store())
-    accounts = [*earlier, *([own] if own is not None else [])]
-    table = goodput_table(sorted(accounts, key=lambda one: one.began_ns))
+    run_account = account(Run(folder).store())
+    accounts = [*earlier, *([run_account] if run_account is not None else [])]
+    table = goodput_table(sorted(accounts, key=lambda each: each.began_ns))
     table.warnings += [f"left out: {text}" for text in unread]
     if not table.rows:
         table.notes.append("Empty: no rank was recorded.")
@@ -29,13 +29,13 @@ def other_accounts(folder: Path) -> tuple[list[Account], list[str]]:
     """The wall time of the other starts of the job, and why some could not be read."""
     accounts: list[Account] = []
     unread: list[str] = []
-    for one in lineage_of(folder):
-        if one.resolve() == folder.resolve():
+    for attempt in lineage_of(folder):
+        if attempt.resolve() == folder.resolve():
             continue
         try:
-            made = account(Run(one).store())
+            run_account = account(Run(attempt).store())
         except NoRun as problem:
             unread.append(str(problem))
             continue
-        accounts += [made] if made is not None else []
+        accounts += [run_account] if run_account is not None else []
     return accounts, unread

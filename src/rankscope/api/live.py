@@ -163,9 +163,9 @@ class LiveView:
     def _look(self) -> Standing:
         began = time.monotonic()
         with uncollected():
-            found = self.watched.look(lambda files: FEW_RECORDS if files > VERY_MANY_RANKS else RECORDS)
+            current = self.watched.look(lambda files: FEW_RECORDS if files > VERY_MANY_RANKS else RECORDS)
         self.reading_s = time.monotonic() - began
-        return found
+        return current
 
     def _work_out(self) -> None:
         """What a frame is made of, however many rows of it fit."""
@@ -173,8 +173,8 @@ class LiveView:
         with uncollected():
             self.verdict = verdict(self.before, self.now, PATIENCE_NS)
             self.pace = paces(self.before, self.now)
-            self.found = live_behaviour(self.now, self.pace) if self.many else NOTHING
-            self.by_place = outlying_places(self.found, self.group_of)
+            self.behaviour = live_behaviour(self.now, self.pace) if self.many else NOTHING
+            self.by_place = outlying_places(self.behaviour, self.group_of)
         if self._tells_slow and not self.many and time.monotonic() - self._asked_s >= SLOW_EVERY_S:
             self.slow, self._asked_s = slow_now(self.watched.folder), time.monotonic()
 
@@ -194,9 +194,9 @@ class LiveView:
             job = job_table(self.title(), self.now, self.verdict, self.pace)
             job.warnings += [self.slow] if self.slow else []
             return [job, ranks]
-        slowest = slowest_of_many(self.found, self.by_place)
+        slowest = slowest_of_many(self.behaviour, self.by_place)
         job = job_table(self.title(), self.now, self.verdict, self.pace, slowest)
-        return [job, *many_tables(self.now, self.pace, self.found, self.by_place, most)]
+        return [job, *many_tables(self.now, self.pace, self.behaviour, self.by_place, most)]
 
     def title(self) -> str:
         bad = f", {len(self.watched.bad)} files unreadable" if self.watched.bad else ""
@@ -207,13 +207,13 @@ class LiveView:
 def slow_now(folder: Path) -> str:
     """The slow-down that goes on, in a sentence; "" where there is none, or it cannot be read now."""
     from rankscope.api.run import Run
-    from rankscope.questions.steps.slowdowns import slowdowns_of, told
+    from rankscope.questions.steps.slowdowns import slowdown_sentence, slowdowns_of
 
     try:
-        going_on = [one for one in slowdowns_of(Run(folder, keep=False).store()) if one.goes_on]
+        going_on = [slowdown for slowdown in slowdowns_of(Run(folder, keep=False).store()) if slowdown.goes_on]
     except (BadFile, NoRun, OSError):
         return ""
-    return told(going_on[-1]) if going_on else ""
+    return slowdown_sentence(going_on[-1]) if going_on else ""
 
 
 def live_view(path: Path | None, rows: int, groups: Path | None = None) -> LiveView:

@@ -91,7 +91,7 @@ def load_file(task: FileTask, watch: Callable[[int], None] | None = None) -> Fil
     source = Source(task.path, task.hints, watch=watch)
     try:
         chosen = pieces(source, task.wanted)
-        made = LoadedFile(task.run, os.path.abspath(task.path))
+        loaded_file = LoadedFile(task.run, os.path.abspath(task.path))
     except BadFile as problem:
         outcome.problem = str(problem)
         return outcome
@@ -103,13 +103,13 @@ def load_file(task: FileTask, watch: Callable[[int], None] | None = None) -> Fil
         outcome.problem = f"{task.path}: could not be recognised ({text}): please report this"
         return outcome
     try:
-        _fill(made, source, chosen, outcome)
+        _fill(loaded_file, source, chosen, outcome)
     except BadFile as problem:
         outcome.problem = str(problem)
     except OSError as problem:
         outcome.problem = f"{task.path}: could not be stored in {task.run}: {problem.strerror or problem}"
     finally:
-        made.abandon()
+        loaded_file.abandon()
     return outcome
 
 
@@ -119,13 +119,13 @@ class _ProcessTotals:
 
     name: str = ""
     facts: RankFacts = field(default_factory=RankFacts)
-    told: set[str] = field(default_factory=set)  # layers of which the source has sums of its own
+    summed_layers: set[str] = field(default_factory=set)  # layers of which the source has sums of its own
     totals: Any = None
     problem: str = ""
 
     def add(self, name: str, reading: Reading) -> None:
         self.name, self.facts = name, reading.facts
-        self.told.update(tally.layer for tally in reading.tallies)
+        self.summed_layers.update(tally.layer for tally in reading.tallies)
         if reading.event_columns:
             if self.totals is None:
                 from rankscope.questions.events.totals import TraceTotals  # most files have no single events
@@ -138,11 +138,11 @@ class _ProcessTotals:
     def readings(self) -> Iterator[tuple[str, Reading]]:
         if self.totals is None:
             return
-        made = self._guarded(lambda: self.totals.reading(self.facts, frozenset(self.told)))
-        if made is None:
+        reading = self._guarded(lambda: self.totals.reading(self.facts, frozenset(self.summed_layers)))
+        if reading is None:
             text = f"its events could not be aggregated ({self.problem}): please report this"
-            made = Reading(self.facts, True, notes=[Note(text, Severity.WARNING, self.facts.source)])
-        yield self.name, made
+            reading = Reading(self.facts, True, notes=[Note(text, Severity.WARNING, self.facts.source)])
+        yield self.name, reading
 
     def _guarded(self, work: Callable[[], Any]) -> Any:
         try:
@@ -152,10 +152,10 @@ class _ProcessTotals:
             return None
 
 
-def summed(found: Iterable[tuple[str, Reading]]) -> Iterator[tuple[str, Reading]]:
+def summed(pairs: Iterable[tuple[str, Reading]]) -> Iterator[tuple[str, Reading]]:
     """The readings, and after those of each process that came with single events what these sum up to."""
     process = _ProcessTotals()
-    for name, reading in found:
+    for name, reading in pairs:
         if not reading.continues:
             yield from process.readings()
             process = _ProcessTotals()
@@ -164,19 +164,19 @@ def summed(found: Iterable[tuple[str, Reading]]) -> Iterator[tuple[str, Reading]
     yield from process.readings()
 
 
-def _fill(made: LoadedFile, source: Source, chosen: Any, outcome: FileOutcome) -> None:
+def _fill(loaded_file: LoadedFile, source: Source, chosen: Any, outcome: FileOutcome) -> None:
     for name, reading in summed(readings(source, chosen)):
-        made.add(reading)
+        loaded_file.add(reading)
         outcome.warnings += sum(note.severity is Severity.WARNING for note in reading.notes)
         if name and name not in outcome.formats:
             outcome.formats.append(name)
-    notes = settle_ranks(source, made.settle())
+    notes = settle_ranks(source, loaded_file.settle())
     outcome.warnings += sum(note.severity is Severity.WARNING for note in notes)
-    made.add(Reading(RankFacts(), continues=True, notes=notes))
-    outcome.processes = sum(facts.role != Role.DOCUMENT for facts in made.processes)
+    loaded_file.add(Reading(RankFacts(), continues=True, notes=notes))
+    outcome.processes = sum(facts.role != Role.DOCUMENT for facts in loaded_file.processes)
     task = outcome.task
     outcome.key = content_key(task.path)
-    made.finish(
+    loaded_file.finish(
         outcome.key,
         {
             "formats": outcome.formats,
@@ -249,22 +249,22 @@ class Loading:
 
     def summary(self) -> str:
         """What came in: files by format, processes, warnings."""
-        formats = Counter(name for one in self.read for name in one.formats)
+        formats = Counter(name for outcome in self.read for name in outcome.formats)
         counts = ", ".join(f"{count} {name}" for name, count in formats.most_common())
-        warnings = sum(one.warnings for one in self.read)
+        warnings = sum(outcome.warnings for outcome in self.read)
         text = f"; {counted(warnings, 'warning')} about them in the report" if warnings else ""
-        count = sum(one.processes for one in self.read)
+        count = sum(outcome.processes for outcome in self.read)
         processes = f"{count} process{'' if count == 1 else 'es'}"
         return f"{counted(len(self.read), 'file')} read ({counts}), {processes}{text}"
 
 
-def load(patterns: Sequence[str], options: LoadOptions, told: Told, bar: Bar) -> Loading:
+def load(patterns: Sequence[str], options: LoadOptions, report: Told, bar: Bar) -> Loading:
     """Load files, folders and patterns into the wanted run, which is not made if none of them can be read."""
     check(options)
     found_files = find_files(patterns)
     for problem in found_files.problems:
-        told(problem)
-    files = without_copies(found_files.files, told)
+        report(problem)
+    files = without_copies(found_files.files, report)
     if not files:
         return Loading(None, [], found_files.problems)
     folder, is_new = run_folder(options, files[0])
@@ -273,13 +273,13 @@ def load(patterns: Sequence[str], options: LoadOptions, told: Told, bar: Bar) ->
     tasks = [FileTask(at, path, size, folder, options.form, hints, now_ns) for at, (path, size) in enumerate(sizes)]
     try:
         with bar(sizes) as show:
-            outcomes = sorted(load_all(tasks, show), key=lambda one: one.task.place)
+            outcomes = sorted(load_all(tasks, show), key=lambda outcome: outcome.task.place)
     finally:
         settle_folder(folder, is_new, options)
-    made = Loading(folder, outcomes, found_files.problems)
-    for one in made.read:
-        remove_replaced(folder, os.path.abspath(one.task.path), one.key)
-    return made
+    loading = Loading(folder, outcomes, found_files.problems)
+    for outcome in loading.read:
+        remove_replaced(folder, os.path.abspath(outcome.task.path), outcome.key)
+    return loading
 
 
 def check(options: LoadOptions) -> None:
@@ -293,19 +293,19 @@ def check(options: LoadOptions) -> None:
         raise Wrong(f"--map {options.mapping}: no such file")
 
 
-def without_copies(files: Sequence[Path], told: Told) -> list[Path]:
+def without_copies(files: Sequence[Path], report: Told) -> list[Path]:
     """Each content once: a copy would count everything twice."""
     sizes = Counter(path.stat().st_size for path in files)
     first: dict[str, Path] = {}
-    kept = []
+    distinct = []
     for path in files:
         key = content_key(path) if sizes[path.stat().st_size] > 1 else ""
         if key and key in first:
-            told(f"{path}: has the same content as {first[key]}: read once")
+            report(f"{path}: has the same content as {first[key]}: read once")
             continue
         first[key] = path
-        kept.append(path)
-    return kept
+        distinct.append(path)
+    return distinct
 
 
 def run_folder(options: LoadOptions, first: Path) -> tuple[Path, bool]:
@@ -339,12 +339,12 @@ def settle_folder(folder: Path, is_new: bool, options: LoadOptions) -> None:
             if empty.is_dir() and not any(empty.iterdir()):
                 empty.rmdir()
     elif is_new:
-        describe(made := RunFolder(str(folder), True), description(folder))
+        describe(destination := RunFolder(str(folder), True), description(folder))
         if options.out is None:
-            point_latest(made)
+            point_latest(destination)
 
 
 def description(folder: Path) -> dict[str, Json]:
     """What run.json says: of the job itself nothing, since the files tell that."""
-    made: dict[str, Json] = {"made_ns": time.time_ns(), "made_on": platform.node(), "made_in": os.getcwd()}
-    return {"format": 1, "loaded": True, "name": folder.name, **made, "rankscope_version": __version__}
+    origin: dict[str, Json] = {"made_ns": time.time_ns(), "made_on": platform.node(), "made_in": os.getcwd()}
+    return {"format": 1, "loaded": True, "name": folder.name, **origin, "rankscope_version": __version__}

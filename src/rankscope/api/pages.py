@@ -102,45 +102,45 @@ class PageSite:
     def answer(self, path: str) -> Answer:
         """`/` is the list, `/run/NAME` a page, `/content/…` what is new of either."""
         try:
-            found = runs_in(self.folder)
+            runs = runs_in(self.folder)
         except OSError:
             return Answer(503, said("The folder is gone", f"{self.folder} can no longer be read."))
         if path in ("/", "/content/"):
-            return self._list(found, path != "/")
+            return self._list(runs, path != "/")
         kind, _, name = path.removeprefix("/").partition("/")
         # what was asked for is only ever compared with the names that are there
-        chosen = next((one for one in found if one.name == unquote(name)), None) if kind in ("run", "content") else None
+        chosen = next((run for run in runs if run.name == unquote(name)), None) if kind in ("run", "content") else None
         if chosen is None:
             return Answer(404, said("Not found", "There is no such run in this folder."))
         if not stays_inside(chosen.folder, self.folder):
             return Answer(403, said("Refused", "This run contains a link that points outside the folder."))
         return self._page(chosen, kind == "content")
 
-    def _list(self, found: list[Listed], only_parts: bool) -> Answer:
-        inside = [one for one in found if stays_inside(one.folder, self.folder)]
+    def _list(self, runs: list[Listed], only_parts: bool) -> Answer:
+        inside = [run for run in runs if stays_inside(run.folder, self.folder)]
         lines = self._lines.of(inside)
         refused = [
-            _line(one, None, "refused: it contains a link that points outside the folder")
-            for one in found
-            if one not in inside
+            _line(run, None, "refused: it contains a link that points outside the folder")
+            for run in runs
+            if run not in inside
         ]
         name = self.folder.resolve().name
-        refresh_s = LIST_REFRESH_S if any(one.running for one in found) or self._lines.at_work else 0
+        refresh_s = LIST_REFRESH_S if any(run.running for run in runs) or self._lines.at_work else 0
         if only_parts:
             return _as_json(list_content(name, [*lines, *refused]), refresh_s)
         return Answer(200, run_list(name, [*lines, *refused], refresh_s))
 
     def _page(self, chosen: Listed, only_parts: bool) -> Answer:
         with self._reading:
-            made = self._pages.get(chosen.name)
-            if made is None or (made.running and time.monotonic() - made.at_s >= LEAST_REFRESH_S):
+            cached = self._pages.get(chosen.name)
+            if cached is None or (cached.running and time.monotonic() - cached.at_s >= LEAST_REFRESH_S):
                 try:
-                    made = self._make(chosen)
+                    cached = self._make(chosen)
                 except (NoRun, Wrong) as problem:
                     return Answer(503, said(chosen.name, str(problem)), {"Refresh": str(LEAST_REFRESH_S)})
         if only_parts:
-            return _as_json(made.parts or content(_page(Run(chosen.folder))), made.refresh_s)
-        return Answer(200, made.text)
+            return _as_json(cached.parts or content(_page(Run(chosen.folder))), cached.refresh_s)
+        return Answer(200, cached.text)
 
     def _make(self, chosen: Listed) -> _Made:
         begun_s = time.monotonic()
@@ -149,11 +149,11 @@ class PageSite:
         refresh_s = max(LEAST_REFRESH_S, round(REFRESH_TIMES * took_s)) if chosen.running else 0
         before = self._pages.pop(chosen.name, None)
         parts = content(page) if chosen.running or before else {}
-        made = _Made(to_html(page, refresh_s), parts, chosen.running, time.monotonic(), refresh_s)
-        self._pages[chosen.name] = made
+        cached = _Made(to_html(page, refresh_s), parts, chosen.running, time.monotonic(), refresh_s)
+        self._pages[chosen.name] = cached
         while len(self._pages) > KEPT_PAGES:
             del self._pages[next(iter(self._pages))]
-        return made
+        return cached
 
 
 def _as_json(parts: dict[str, str], refresh_s: int) -> Answer:
@@ -170,22 +170,22 @@ class _Summaries:
         self._wanted: list[Listed] = []
         self.at_work = False
 
-    def of(self, found: list[Listed]) -> list[RunLine]:
+    def of(self, runs: list[Listed]) -> list[RunLine]:
         """At once, by what is known; the rest is there when the list is asked for again."""
         lines = []
         with self._changing:
-            self._wanted = [one for one in found if self._is_due(one)]
+            self._wanted = [run for run in runs if self._is_due(run)]
             if self._wanted and not self.at_work:
                 self.at_work = True
                 threading.Thread(target=self._work, daemon=True).start()
-            for one in found:
-                known = self._known.get(one.folder)
-                lines.append(_line(one, known[0] if known else None))
+            for run in runs:
+                known = self._known.get(run.folder)
+                lines.append(_line(run, known[0] if known else None))
         return lines
 
-    def _is_due(self, one: Listed) -> bool:
-        known = self._known.get(one.folder)
-        return known is None or known[1] != one.running or (one.running and time.monotonic() > known[2])
+    def _is_due(self, run: Listed) -> bool:
+        known = self._known.get(run.folder)
+        return known is None or known[1] != run.running or (run.running and time.monotonic() > known[2])
 
     def _work(self) -> None:
         while True:
@@ -193,32 +193,32 @@ class _Summaries:
                 if not self._wanted:
                     self.at_work = False
                     return
-                one = self._wanted.pop(0)
+                run = self._wanted.pop(0)
             begun_s = time.monotonic()
-            summary = self._read(one)
+            summary = self._read(run)
             until_s = time.monotonic() + max(LEAST_REFRESH_S, SUMMARY_TIMES * (time.monotonic() - begun_s))
             with self._changing:
-                self._known[one.folder] = (summary, one.running, until_s)
+                self._known[run.folder] = (summary, run.running, until_s)
 
-    def _read(self, one: Listed) -> Summary:
+    def _read(self, run: Listed) -> Summary:
         with self._reading:
             try:
-                return (None if one.running else kept_summary(one.folder)) or summarise(one.folder, keep=False)
+                return (None if run.running else kept_summary(run.folder)) or summarise(run.folder, keep=False)
             except Exception as problem:  # a run may change or go while it is read
                 return Summary("", 0, None, str(problem))
 
 
-def _line(one: Listed, summary: Summary | None, finding: str = NOT_READ) -> RunLine:
-    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.started_ns / 1e9))
-    recorded = bool(one.files)
-    state = "running" if one.running else "ended" if recorded else "loaded"
+def _line(run: Listed, summary: Summary | None, finding: str = NOT_READ) -> RunLine:
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started_ns / 1e9))
+    recorded = bool(run.files)
+    state = "running" if run.running else "ended" if recorded else "loaded"
     if summary is None:
-        expected = f" of {one.expected_ranks}" if one.expected_ranks not in (None, one.files) else ""
-        facts = [f"{one.files}{expected} process{'es' * (one.files != 1)}"] if recorded else []
-        return RunLine(one.name, one.command, state, when, facts, finding=finding)
-    told = (when, summary.facts, summary.step_ns, summary.curve, summary.finding)
-    title = summary.command or one.command
-    return RunLine(one.name, title if title != one.name else "", state if summary.facts else "unreadable", *told)
+        expected = f" of {run.expected_ranks}" if run.expected_ranks not in (None, run.files) else ""
+        facts = [f"{run.files}{expected} process{'es' * (run.files != 1)}"] if recorded else []
+        return RunLine(run.name, run.command, state, when, facts, finding=finding)
+    details = (when, summary.facts, summary.step_ns, summary.curve, summary.finding)
+    title = summary.command or run.command
+    return RunLine(run.name, title if title != run.name else "", state if summary.facts else "unreadable", *details)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -237,15 +237,15 @@ class Handler(BaseHTTPRequestHandler):
     def _answer(self) -> Answer:
         if not self._is_for_us():
             return Answer(421, said("Refused", "This server answers to localhost only."))
-        asked = urlsplit(self.path)
-        token = parse_qs(asked.query).get("token", [""])[0]
+        url = urlsplit(self.path)
+        token = parse_qs(url.query).get("token", [""])[0]
         if token and self._is_token(token):
             cookie = f"{COOKIE}={self.server.token}; Path=/; HttpOnly; SameSite=Strict"
             return Answer(303, "", {"Location": "/", "Set-Cookie": cookie})
         if not self._is_token(self._cookie()):
             return Answer(403, said("Refused", "Open the address that rankscope serve printed, with its token."))
         try:
-            return self.server.site.answer(asked.path)
+            return self.server.site.answer(url.path)
         except Exception as problem:  # a run may change or go while it is read; the server must not
             return Answer(500, said("This run could not be shown", f"{type(problem).__name__}: {problem}"))
 
@@ -253,24 +253,24 @@ class Handler(BaseHTTPRequestHandler):
         host = self.headers.get_all("Host") or []
         return len(host) == 1 and _name_of(host[0]) in OWN_NAMES
 
-    def _is_token(self, told: str) -> bool:
-        return hmac.compare_digest(told.encode("utf-8", "replace"), self.server.token.encode())
+    def _is_token(self, candidate: str) -> bool:
+        return hmac.compare_digest(candidate.encode("utf-8", "replace"), self.server.token.encode())
 
     def _cookie(self) -> str:
         try:
-            found = SimpleCookie(self.headers.get("Cookie", "")).get(COOKIE)
+            cookie = SimpleCookie(self.headers.get("Cookie", "")).get(COOKIE)
         except CookieError:
             return ""
-        return found.value if found is not None else ""
+        return cookie.value if cookie is not None else ""
 
     def _send(self, answer: Answer, body: bool = True) -> None:
         raw = answer.text.encode("utf-8", "backslashreplace")
-        told = {"Content-Type": f"{answer.kind}; charset=utf-8", "Vary": "Accept-Encoding"}
+        headers = {"Content-Type": f"{answer.kind}; charset=utf-8", "Vary": "Accept-Encoding"}
         if "gzip" in self.headers.get("Accept-Encoding", "") and len(raw) >= LEAST_PACKED:
-            raw, told["Content-Encoding"] = gzip.compress(raw, 4), "gzip"
-        told["Content-Length"] = str(len(raw))
+            raw, headers["Content-Encoding"] = gzip.compress(raw, 4), "gzip"
+        headers["Content-Length"] = str(len(raw))
         self.send_response(answer.status)
-        for name, value in {**HEADERS, **told, **answer.headers}.items():
+        for name, value in {**HEADERS, **headers, **answer.headers}.items():
             self.send_header(name, value)
         self.end_headers()
         if body:

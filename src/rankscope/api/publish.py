@@ -87,7 +87,7 @@ class JobMetrics:
     @property
     def _started_ns(self) -> int:
         moments = self.view.now.ranks.values()
-        first = min((one.facts.started_ns for one in moments if one.facts.started_ns), default=None)
+        first = min((moment.facts.started_ns for moment in moments if moment.facts.started_ns), default=None)
         now_ns = time.time_ns()
         return min(self.view.watched.job.started_ns or first or now_ns, now_ns)
 
@@ -180,11 +180,11 @@ def deliver(job: JobMetrics, outlets: Sequence[Outlet], every_s: float, once: bo
         pause_s, now = every_s, job.look()
         if job.is_over or once:
             break
-        for one in outlets:
-            one.send(now)
+        for outlet in outlets:
+            outlet.send(now)
         yield now
     else:
         now = job.look()
-    for one in outlets:
-        one.finish(now, job.history if job.is_over else list)
+    for outlet in outlets:
+        outlet.finish(now, job.history if job.is_over else list)
     yield now

@@ -58,15 +58,15 @@ def files_elsewhere(run: Path, dask: str) -> list[Elsewhere]:
     if source is None:
         return []
     try:
-        told = cluster(dask).on_each_host(partial(left_here, folder, source))
+        by_host = cluster(dask).on_each_host(partial(left_here, folder, source))
     except Killed as problem:
         raise NoRun(f"{run}: {problem}") from None
-    found: dict[str, Elsewhere] = {}
-    for host, left in sorted(told.items()):
-        for one in left:
-            if one[0] not in found or _is_of(host, one):
-                found[one[0]] = Elsewhere(host, Path(one[0]), *one[1:])
-    return list(found.values())
+    files: dict[str, Elsewhere] = {}
+    for host, left in sorted(by_host.items()):
+        for left_file in left:
+            if left_file[0] not in files or _is_of(host, left_file):
+                files[left_file[0]] = Elsewhere(host, Path(left_file[0]), *left_file[1:])
+    return list(files.values())
 
 
 def _is_of(host: str, left: Left) -> bool:
@@ -158,19 +158,19 @@ class Run:
 
     def tables(self) -> Frame:
         """The names that `table` takes, and those of the tables that `query` sees."""
-        rows: list[tuple[Any, ...]] = [(name, "question", asked.about) for name, asked in QUESTIONS.items()]
+        rows: list[tuple[Any, ...]] = [(name, "question", question.about) for name, question in QUESTIONS.items()]
         rows += [(name, "records", _first_line(record)) for name, record in RECORDS.items()]
         return Frame(Table("tables", "Tables", LISTED, rows))
 
     def answers(self, names: Sequence[str], selection: Selection, kernels: str = "short") -> list[Table]:
         """The answers to several questions, kernels called the same in all of them."""
-        asked = [ALIASES.get(name, name) for name in names]
-        for name in asked:
+        questions = [ALIASES.get(name, name) for name in names]
+        for name in questions:
             if name not in QUESTIONS:
                 raise Wrong(f"{name}: no such table; choose one of {', '.join((*QUESTIONS, *ALIASES))}")
-        self.prepare(events=any(QUESTIONS[name].reads_more_than_sums for name in asked))
+        self.prepare(events=any(QUESTIONS[name].reads_more_than_sums for name in questions))
         self.ranks_shown(selection)
-        return [self._answer(name, selection, kernels) for name in asked]
+        return [self._answer(name, selection, kernels) for name in questions]
 
     def _answer(self, name: str, selection: Selection, kernels: str) -> Table:
         """One answer: as it was kept, or worked out, and then kept if it will hold."""
@@ -178,11 +178,11 @@ class Run:
         question += [selection.sort, kernels, self._wants_events]
         question += [sorted(read_host_groups(self._groups).items())] if self._groups is not None else []
         question += [self._parallel] if self._parallel else []
-        found = table_of(self._kept_answer(question))
-        if found is None:
-            found = self.answer_as_read(name, selection, kernels)
-            self._keep_answer(question, table_data(found))
-        return found
+        table = table_of(self._kept_answer(question))
+        if table is None:
+            table = self.answer_as_read(name, selection, kernels)
+            self._keep_answer(question, table_data(table))
+        return table
 
     def prepare(self, events: bool) -> None:
         """Say whether single events will be needed: then they are read with the rest, and not afterwards."""
@@ -258,22 +258,22 @@ class Run:
         """What every report asks first: the ranks that there are, the tables worth showing, and files left out."""
         if self._told is None:
             question = ["about", self._wants_events]
-            kept = self._kept_answer(question)
-            self._told = kept if isinstance(kept, dict) else self._about_store(question)
+            stored = self._kept_answer(question)
+            self._told = stored if isinstance(stored, dict) else self._about_store(question)
         return self._told
 
     def _about_store(self, question: Sequence[Any]) -> dict[str, Any]:
         store = self.store()
         ranks = [row[0] for row in store.query("SELECT rank FROM ranks WHERE role = 'rank' ORDER BY rank")]
         processes = store.query("SELECT count(*) FROM ranks")[0][0]
-        told = {
+        answers = {
             "ranks": ranks,
             "processes": processes,
             "tables": default_tables(store),
             "bad_files": store.bad_files,
         }
-        self._keep_answer(question, told)
-        return told
+        self._keep_answer(question, answers)
+        return answers
 
     @property
     def bad_files(self) -> list[str]:

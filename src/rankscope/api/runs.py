@@ -47,8 +47,8 @@ def runs_in(folder: Path) -> list[Listed]:
         return [listed_run(folder)]
     if not os.access(folder, os.R_OK):
         raise PermissionError(f"{folder} cannot be listed")
-    found = [listed_run(place) for place in run_folders(folder)]
-    return sorted(found, key=lambda one: (-one.started_ns, one.name))
+    runs = [listed_run(place) for place in run_folders(folder)]
+    return sorted(runs, key=lambda run: (-run.started_ns, run.name))
 
 
 def listed_run(folder: Path) -> Listed:
@@ -121,12 +121,12 @@ def run_table(folder: Path, most: int | None, budget_s: float) -> Table:
         summary = kept_summary(run)
         if summary is None and time.monotonic() < until_s:
             summary = summarise(run)
-        told = listed_run(run)
-        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(told.started_ns / 1e9))
+        entry = listed_run(run)
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.started_ns / 1e9))
         unread += summary is None
-        said = summary or Summary(told.command, told.files, None, NOT_READ)
-        finding = "running" if told.running else said.finding
-        row = (f"@{place}", when, DATE.sub("", told.name), said.command, said.ranks or None, said.step_ns, finding)
+        said = summary or Summary(entry.command, entry.files, None, NOT_READ)
+        finding = "running" if entry.running else said.finding
+        row = (f"@{place}", when, DATE.sub("", entry.name), said.command, said.ranks or None, said.step_ns, finding)
         table.rows.append(row)
     if unread:
         table.notes.append(f"{unread} not read yet: --read reads them all.")
@@ -142,9 +142,9 @@ def _stamp(run: Path) -> str:
 def kept_summary(run: Path) -> Summary | None:
     """What was worked out before, where the run is as it was then."""
     with suppress(OSError, ValueError, TypeError, KeyError):
-        told = json.loads((run / SUMMARY).read_bytes())
-        if told.pop("of") == _stamp(run):
-            return Summary(**told)
+        stored = json.loads((run / SUMMARY).read_bytes())
+        if stored.pop("of") == _stamp(run):
+            return Summary(**stored)
     return None
 
 
@@ -156,17 +156,17 @@ def summarise(run: Path, keep: bool = True) -> Summary:
     except (NoRun, Wrong) as problem:
         return Summary("", 0, None, str(problem).removeprefix(f"{run}: "))
     problems = [text for text in screen.problems if not text.startswith("RUNNING")]  # the list says so itself
-    findings = [*problems, *(one.title for one in screen.advice), screen.verdict]
-    made = Summary(
+    findings = [*problems, *(advice.title for advice in screen.advice), screen.verdict]
+    summary = Summary(
         *(screen.name, screen.rank_count, screen.step_ns, findings[0]),
         facts=list(screen.facts),
         curve=step_curve(opened.store(), MOST_POINTS) if opened.is_small else [],
     )
     if keep and not screen.running:
-        told = {"of": _stamp(run), **asdict(made)}
+        stored = {"of": _stamp(run), **asdict(summary)}
         with suppress(OSError):
-            write_whole(run / SUMMARY, [json.dumps(told).encode()])
-    return made
+            write_whole(run / SUMMARY, [json.dumps(stored).encode()])
+    return summary
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -191,12 +191,12 @@ def study_screen(folder: Path, budget_s: float) -> Screen | None:
         return None
     until_s = time.monotonic() + budget_s
     points: dict[tuple[str, int], list[tuple[Path, dict[str, Any]]]] = {}
-    for place, told in cells:
-        axes = ", ".join(f"{name} {value}" for name, value in told["values"].items())
-        points.setdefault((axes, told["ranks"]), []).append((place, told))
+    for place, cell_record in cells:
+        axes = ", ".join(f"{name} {value}" for name, value in cell_record["values"].items())
+        points.setdefault((axes, cell_record["ranks"]), []).append((place, cell_record))
     rows = [_point(axes, ranks, repeats, until_s) for (axes, ranks), repeats in points.items()]
     rows.sort(key=lambda row: (row[3] is None, row[3] or 0))
-    failed = [(place, told) for place, told in cells if told["state"] != "done"]
+    failed = [(place, cell_record) for place, cell_record in cells if cell_record["state"] != "done"]
     problems = [f"INCOMPLETE: {len(cells)} of {planned} cells have run: --resume"] if len(cells) < planned else []
     problems += (
         [f"FAILED: {len(failed)} of {planned} cells: {failed[0][0].name}: {failed[0][1]['reason']}"] if failed else []
@@ -225,14 +225,14 @@ def study_screen(folder: Path, budget_s: float) -> Screen | None:
 
 
 def _point(axes: str, ranks: int, repeats: list[tuple[Path, dict[str, Any]]], until_s: float) -> tuple[Cell, ...]:
-    done = [(place, told) for place, told in repeats if told["state"] == "done"]
+    done = [(place, record) for place, record in repeats if record["state"] == "done"]
     summaries = []
-    for place, told in done:
-        run = place / str(told["attempt"]) / "run"
+    for place, cell in done:
+        run = place / str(cell["attempt"]) / "run"
         known = kept_summary(run) or (summarise(run) if time.monotonic() < until_s else None)
         summaries += [known] if known is not None else []
     steps = [summary.step_ns for summary in summaries if summary.step_ns is not None]
-    seconds = [float(told["seconds"]) for _, told in done if told.get("seconds") is not None]
+    seconds = [float(record["seconds"]) for _, record in done if record.get("seconds") is not None]
     finding = summaries[0].finding if summaries else NOT_READ
     return (
         *(axes, ranks, f"{len(done)}/{len(repeats)}"),

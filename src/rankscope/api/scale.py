@@ -39,19 +39,19 @@ MOST_WARNINGS = 12
 class Scaled:
     """How each series grows."""
 
-    def __init__(self, found: Sequence[Series], against: str = "", warnings: Sequence[str] = ()) -> None:
-        self.grown: list[Growth] = [growth(series) for series in found]
-        self.against = [one for one in self.grown if against and re.search(against, one.series.name)]
+    def __init__(self, series_list: Sequence[Series], against: str = "", warnings: Sequence[str] = ()) -> None:
+        self.grown: list[Growth] = [growth(series) for series in series_list]
+        self.against = [grown for grown in self.grown if against and re.search(against, grown.series.name)]
         self.warnings = list(warnings)
         if against and not self.against:
-            names = sorted({series.name for series in found})
+            names = sorted({series.name for series in series_list})
             raise Wrong(f"--against {against}: matches no series; available: {'; '.join(names[:12])}")
 
     def tables(self, to: Sequence[float] = ()) -> list[Table]:
         """Laws, speed-up, break-evens, and projections to the scales `to`."""
-        made = [laws(self.grown), speed_up(self.grown), crossovers(self.grown, self.against)]
-        made[0].warnings += self.warnings[:MOST_WARNINGS]
-        return [*made, projection(self.grown, to)] if to else made
+        tables = [laws(self.grown), speed_up(self.grown), crossovers(self.grown, self.against)]
+        tables[0].warnings += self.warnings[:MOST_WARNINGS]
+        return [*tables, projection(self.grown, to)] if to else tables
 
     def page_text(self, name: str, to: Sequence[float] = ()) -> str:
         """The growth as one HTML file that works offline."""
@@ -62,8 +62,8 @@ class Scaled:
 
 def scaled(sources: Sequence[str | PathLike[str]], axis: str = "ranks", only: str = "") -> Scaled:
     """The series of all these runs whose name or quantity matches `only`; a source may be a folder of runs."""
-    found, warnings = series_of(sources, axis)
-    return Scaled(chosen(found, only), warnings=warnings)
+    series, warnings = series_of(sources, axis)
+    return Scaled(chosen(series, only), warnings=warnings)
 
 
 def series_of(sources: Sequence[str | PathLike[str]], axis: str = "ranks") -> tuple[list[Series], list[str]]:
@@ -74,35 +74,38 @@ def series_of(sources: Sequence[str | PathLike[str]], axis: str = "ranks") -> tu
     return [series for store in stores for series in of_documents(store)] + of_runs(stores, axis), warnings
 
 
-def chosen(found: Sequence[Series], only: str) -> list[Series]:
+def chosen(series_list: Sequence[Series], only: str) -> list[Series]:
     """Those whose name or quantity matches; none at all is an error."""
-    kept = [series for series in found if not only or re.search(only, f"{series.name} {series.what}")]
-    if not kept:
-        known = sorted({f"{series.name}: {series.what}" for series in found})
+    matching = [series for series in series_list if not only or re.search(only, f"{series.name} {series.what}")]
+    if not matching:
+        known = sorted({f"{series.name}: {series.what}" for series in series_list})
         why = f"none matches {only!r}; there are {'; '.join(known[:8])}" if known else "runs of one size show no growth"
         raise Wrong(f"no series over several sizes: {why}")
-    return kept
+    return matching
 
 
-def with_sums(found: Sequence[Series], sums: Sequence[str]) -> list[Series]:
+def with_sums(given: Sequence[Series], sums: Sequence[str]) -> list[Series]:
     """And one more for each NAME=SERIES+SERIES, of every quantity that has all of them."""
-    made = list(found)
+    extended = list(given)
     for text in sums:
         name, equals, rest = text.partition("=")
         parts = [part.strip("\t") for part in rest.split("+")]
         if not equals or len(parts) < 2:
             raise Wrong(f"--sum {text}: give a name and the series to add, as in staged=transfer+import")
-        groups = {(series.what, series.unit, series.axis) for series in found}
-        whole = [
-            [series for series in found if (series.what, series.unit, series.axis) == group] for group in sorted(groups)
+        groups = {(series.what, series.unit, series.axis) for series in given}
+        groups_of_series = [
+            [series for series in given if (series.what, series.unit, series.axis) == group] for group in sorted(groups)
         ]
-        picked = [[next((one for one in group if one.name == part), None) for part in parts] for group in whole]
-        added = [summed(name, [one for one in group if one]) for group in picked if all(group)]
+        picked = [
+            [next((series for series in group if series.name == part), None) for part in parts]
+            for group in groups_of_series
+        ]
+        added = [summed(name, [series for series in group if series]) for group in picked if all(group)]
         if not added:
-            known = sorted({series.name for series in found})
+            known = sorted({series.name for series in given})
             raise Wrong(f"--sum {text}: no quantity has all these series; available: {'; '.join(known[:12])}")
-        made += added
-    return made
+        extended += added
+    return extended
 
 
 def published(
@@ -118,11 +121,11 @@ def published(
         for figure in reading.figures
         if figure.scale is not None
     ]
-    made = [replace(one, name=f"{one.name} ({tag})", published=True) for one in of_figures(rows)]
-    made = [one for one in made if re.search(only, f"{one.name} {one.what}")]
+    published_series = [replace(series, name=f"{series.name} ({tag})", published=True) for series in of_figures(rows)]
+    published_series = [series for series in published_series if re.search(only, f"{series.name} {series.what}")]
     if per_node:
-        made = [_as_ranks(one, per_node) for one in made]
-    return made, [f"{path.name}: {note.text}" for note in reading.notes if is_warning(note)]
+        published_series = [_as_ranks(series, per_node) for series in published_series]
+    return published_series, [f"{path.name}: {note.text}" for note in reading.notes if is_warning(note)]
 
 
 def is_warning(note: Note) -> bool:

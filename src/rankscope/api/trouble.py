@@ -10,7 +10,7 @@ from pathlib import Path
 from rankscope.api.live import Diagnosis, diagnose_hang
 from rankscope.api.run import Run
 from rankscope.questions.live.hang import OVER
-from rankscope.questions.steps.slowdowns import FEWEST, Slowdown, row_of, slowdowns_of, told
+from rankscope.questions.steps.slowdowns import FEWEST, Slowdown, row_of, slowdown_sentence, slowdowns_of
 
 BETWEEN_LOOKS_S = 1.0  # the two readings that tell a hang
 
@@ -50,8 +50,8 @@ def troubles(path: Path | None, every_s: float, patience_s: float) -> Iterator[T
 
 def _hanging(diagnosis: Diagnosis, said: _Told) -> Iterator[Trouble]:
     verdict = diagnosis.verdict
-    found = (verdict.kind, verdict.group, verdict.sequence) if diagnosis.is_hang else None
-    if found is not None and found != said.hang:
+    hang = (verdict.kind, verdict.group, verdict.sequence) if diagnosis.is_hang else None
+    if hang is not None and hang != said.hang:
         who = ", ".join(f"rank {rank}" for rank in verdict.guilty)
         yield Trouble(
             "hang",
@@ -60,14 +60,14 @@ def _hanging(diagnosis: Diagnosis, said: _Told) -> Iterator[Trouble]:
             who,
             verdict.operation,
         )
-    said.hang = found
+    said.hang = hang
 
 
 def _slow(run: Run, said: _Told) -> Iterator[Trouble]:
-    going_on = [one for one in slowdowns_of(run.store()) if one.goes_on]
+    going_on = [slowdown for slowdown in slowdowns_of(run.store()) if slowdown.goes_on]
     now = going_on[-1] if going_on else None
     if now is None and said.slow is not None:
         yield Trouble("fast", f"steps are as fast again as before step {said.slow.first}", said.slow.last)
     elif now is not None and (said.slow is None or abs(now.first - said.slow.first) >= FEWEST):
-        yield Trouble("slow", told(now), now.first, str(row_of(now)[7]), now.part)
+        yield Trouble("slow", slowdown_sentence(now), now.first, str(row_of(now)[7]), now.part)
     said.slow = now

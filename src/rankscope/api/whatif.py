@@ -34,14 +34,14 @@ class Whatif:
     refusal: str = ""
 
 
-def ask_whatif(run: str | PathLike[str] | None, asked: Asked, groups: str | None = None) -> Whatif:
+def ask_whatif(run: str | PathLike[str] | None, request: Asked, groups: str | None = None) -> Whatif:
     """Replay a run with these changes; groups of ranks, as in pp=0-3;dp=0,4, stand for what would be inferred."""
-    changes = parsed(asked.without, asked.balance, asked.bandwidth, asked.overlap, asked.ideal)
+    changes = parsed(request.without, request.balance, request.bandwidth, request.overlap, request.ideal)
     tables = Run(run, groups=groups).store(events=True)
     model = model_of(tables)
     if changes:  # all in one go: the answers below find what they ask for
         asked_for = [checked(change, model.some) for change in changes]
-        model.replay([*([one] for one in asked_for), asked_for])
+        model.replay([*([change] for change in asked_for), asked_for])
     refusal = model.refusal()
     if refusal:
         return Whatif([model.table()], refusal)

@@ -36,13 +36,13 @@ class Meaning:
 def explain(word: str) -> list[Meaning]:
     """All that the word means, the most general first; an unknown word is an error that names the nearest."""
     known = _known()
-    asked = _key(word)
+    key_asked = _key(word)
     for matches in (_is, _ends, _has):
-        found = [one for one in known if matches(asked, one)]
-        if found:
-            return _joined(found)
-    names = {_key(name): name for one in known for name in (one.word, one.also) if name}
-    like = [names[key] for key in get_close_matches(asked, names, 3, 0.4)]
+        matching = [meaning for meaning in known if matches(key_asked, meaning)]
+        if matching:
+            return _joined(matching)
+    names = {_key(name): name for meaning in known for name in (meaning.word, meaning.also) if name}
+    like = [names[key] for key in get_close_matches(key_asked, names, 3, 0.4)]
     raise Wrong(f"{word}: no such word{'; did you mean ' + ', '.join(like) + '?' if like else ''}")
 
 
@@ -51,17 +51,17 @@ def _known() -> list[Meaning]:
     return list(meanings())
 
 
-def _is(asked: str, meaning: Meaning) -> bool:
-    return asked in (_key(meaning.word), _key(meaning.also))
+def _is(key: str, meaning: Meaning) -> bool:
+    return key in (_key(meaning.word), _key(meaning.also))
 
 
-def _ends(asked: str, meaning: Meaning) -> bool:
+def _ends(key: str, meaning: Meaning) -> bool:
     """`launching` of `idle: launching`, `start` of `idle: kernel start`."""
-    return any(_key(name).endswith(f" {asked}") for name in (meaning.word, meaning.also))
+    return any(_key(name).endswith(f" {key}") for name in (meaning.word, meaning.also))
 
 
-def _has(asked: str, meaning: Meaning) -> bool:
-    return len(asked) > 3 and any(f" {asked}" in f" {_key(name)}" for name in (meaning.word, meaning.also))
+def _has(key: str, meaning: Meaning) -> bool:
+    return len(key) > 3 and any(f" {key}" in f" {_key(name)}" for name in (meaning.word, meaning.also))
 
 
 def _key(text: str) -> str:
@@ -69,12 +69,12 @@ def _key(text: str) -> str:
     return " ".join(re.sub(r"[^a-z0-9/%]+", " ", text.lower()).removesuffix(" ns").split())
 
 
-def _joined(found: list[Meaning]) -> list[Meaning]:
+def _joined(entries: list[Meaning]) -> list[Meaning]:
     """Columns of several tables that mean the same are one."""
-    made: dict[tuple[str, str, str], list[str]] = {}
-    for meaning in found:
-        made.setdefault((meaning.word, meaning.also, meaning.text), []).append(meaning.kind)
-    return [Meaning(word, _kinds(kinds), text, also) for (word, also, text), kinds in made.items()]
+    kinds_of: dict[tuple[str, str, str], list[str]] = {}
+    for meaning in entries:
+        kinds_of.setdefault((meaning.word, meaning.also, meaning.text), []).append(meaning.kind)
+    return [Meaning(word, _kinds(kinds), text, also) for (word, also, text), kinds in kinds_of.items()]
 
 
 def _kinds(kinds: list[str]) -> str:
@@ -91,13 +91,13 @@ def _docs() -> Any:
 
 def meanings() -> Iterator[Meaning]:
     """Everything that has a definition: words, labels of the screen, phases, findings, tables, columns."""
-    told = _docs()
-    yield from (Meaning(word, "word", text) for word, text in told["words"].items())
+    documented = _docs()
+    yield from (Meaning(word, "word", text) for word, text in documented["words"].items())
     yield from (Meaning(label, "label", text) for label, text in LABELS.items())
     yield from (Meaning(phase, "phase", text) for phase, text in SEGMENT_FORMULAS.items())
     starts = ((part, text) for part, text in PARTS.items() if part not in SEGMENT_FORMULAS)
     yield from (Meaning(part, "part of the start", text) for part, text in starts)
-    for rule, (fires, saved) in told["rules"].items():
+    for rule, (fires, saved) in documented["rules"].items():
         yield Meaning(rule, "finding", f"fires when {fires}" + (f"; could save: {saved}" if saved != "–" else ""))
     aliases = {name: alias for alias, name in ALIASES.items()}
     for table in schema():
@@ -105,14 +105,16 @@ def meanings() -> Iterator[Meaning]:
             continue
         columns = ", ".join(column.name for column in table.columns)
         empty = QUESTIONS[table.name].empty
-        text = f"{told['tables'][table.name]}\n{table.about}\nColumns: {columns}" + (
+        text = f"{documented['tables'][table.name]}\n{table.about}\nColumns: {columns}" + (
             f"\nEmpty where {empty}" if empty else ""
         )
         yield Meaning(table.name, "table", text, aliases.get(table.name, ""))
         for column in table.columns:
             yield Meaning(column.name, f"{COLUMN}{table.name}", column.formula or PLAIN_NAME, column.title)
     for name, shown in OF_HISTORY.items():
-        yield from (Meaning(one.name, f"{COLUMN}{name}", one.formula or PLAIN_NAME, one.title) for one in shown)
+        yield from (
+            Meaning(column.name, f"{COLUMN}{name}", column.formula or PLAIN_NAME, column.title) for column in shown
+        )
 
 
 OF_HISTORY = {  # what `rankscope history` shows

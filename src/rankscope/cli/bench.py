@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from rankscope.cli.printing import add_form_options, deliver_tables
-from rankscope.cli.study_options import add_launch_options, asked, count, parsed, values
+from rankscope.cli.study_options import add_launch_options, count, parsed, study_request, values
 from rankscope.model.tables import Table
 from rankscope.output.cells import printable
 from rankscope.studies.builtin import STUDIES
@@ -41,9 +41,9 @@ def run(argv: list[str]) -> int:
 
 def follow(argv: list[str]) -> int:
     options, study, launch = parsed(argv, parser())
-    wanted = asked(study, launch, options, [options.ranks], 1)
+    wanted = study_request(study, launch, options, [options.ranks], 1)
     axes = study.axes(wanted.settings)
-    wanted.only = {axis: dict(options.only).get(axis, list(found)[:1])[:1] for axis, found in axes.items()}
+    wanted.only = {axis: dict(options.only).get(axis, list(choices)[:1])[:1] for axis, choices in axes.items()}
     with tempfile.TemporaryDirectory(prefix="rankscope-bench-") as folder:
         outcomes = run_study(wanted, Ledger(options.keep or Path(folder)), Silent())
         return shown(outcomes[0], study.tables(outcomes, wanted.settings) if outcomes[0].done else [], options)
@@ -60,13 +60,15 @@ def shown(outcome: Outcome, tables: list[Table], options: argparse.Namespace) ->
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser("rankscope bench", description=ABOUT, epilog=EXIT_CODES)
-    made.add_argument("study", metavar="NAME|FILE.toml", help=f"one of {', '.join(STUDIES)}, or a file of your own")
-    made.add_argument("--ranks", type=count, default=2, metavar="N", help="how many (default: 2)")
-    made.add_argument(
+    arguments = argparse.ArgumentParser("rankscope bench", description=ABOUT, epilog=EXIT_CODES)
+    arguments.add_argument(
+        "study", metavar="NAME|FILE.toml", help=f"one of {', '.join(STUDIES)}, or a file of your own"
+    )
+    arguments.add_argument("--ranks", type=count, default=2, metavar="N", help="how many (default: 2)")
+    arguments.add_argument(
         "--only", type=values, action="append", default=[], metavar="AXIS=X", help="which value of an axis"
     )
-    made.add_argument("--keep", type=Path, metavar="DIR", help="keep the cell there")
-    add_form_options(made)
-    add_launch_options(made)
-    return made
+    arguments.add_argument("--keep", type=Path, metavar="DIR", help="keep the cell there")
+    add_form_options(arguments)
+    add_launch_options(arguments)
+    return arguments

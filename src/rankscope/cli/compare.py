@@ -36,43 +36,47 @@ def run(argv: list[str]) -> int:
         if options.html is not None and (options.out or options.format != "text" or options.top is not None):
             raise Wrong("--html cannot be combined with --format, --top or --out")
         chosen = CompareOptions(share("--equal", options.equal), share("--run-to-run", options.run_to_run))
-        found = compared(options.sides, chosen, options.fail_if, progress())
+        comparison = compared(options.sides, chosen, options.fail_if, progress())
         if options.list_metrics:
-            deliver((f"{printable(name)}\n" for name in found.metrics), options.out)
+            deliver((f"{printable(name)}\n" for name in comparison.metrics), options.out)
             return COMPARED
         if options.html is None:
-            deliver([rendered(found, options)], options.out)
+            deliver([rendered(comparison, options)], options.out)
         else:
-            save_page(found.page_text(), options.html)
+            save_page(comparison.page_text(), options.html)
     except (NoRun, Wrong, BadLimit) as problem:
         print(f"rankscope: {printable(str(problem))}", file=sys.stderr)
         return CANNOT_TELL
-    return found.exit_code
+    return comparison.exit_code
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser("rankscope compare", description=ABOUT, epilog=EXIT_CODES)
-    made.add_argument("sides", nargs="+", metavar="SIDE", help=SIDE)
-    made.add_argument("--equal", default="2%", metavar="SHARE", help="changes up to this count as equal (default: 2%%)")
-    made.add_argument(
+    arguments = argparse.ArgumentParser("rankscope compare", description=ABOUT, epilog=EXIT_CODES)
+    arguments.add_argument("sides", nargs="+", metavar="SIDE", help=SIDE)
+    arguments.add_argument(
+        "--equal", default="2%", metavar="SHARE", help="changes up to this count as equal (default: 2%%)"
+    )
+    arguments.add_argument(
         "--run-to-run",
         default="5%",
         metavar="SHARE",
         help="with too few repeats: assumed run-to-run noise (default: 5%%)",
     )
-    made.add_argument(
+    arguments.add_argument(
         "--fail-if",
         action="append",
         default=[],
         metavar="LIMIT",
         help="exit with 1 if this is certain, as in 'step_p50 > +5%%'; may be repeated",
     )
-    made.add_argument("--list-metrics", action="store_true", help="list the metrics of these runs, and exit")
-    made.add_argument("--html", type=Path, metavar="FILE", help="write one HTML page with charts")
-    made.add_argument("--format", choices=["text", *FORMS], default="text", help="format of the tables (default: text)")
-    made.add_argument("--top", type=int, metavar="N", help=f"rows of a table (text and markdown: {ROWS}; 0: all)")
-    made.add_argument("--out", type=Path, metavar="FILE", help="write to this file instead of the screen")
-    return made
+    arguments.add_argument("--list-metrics", action="store_true", help="list the metrics of these runs, and exit")
+    arguments.add_argument("--html", type=Path, metavar="FILE", help="write one HTML page with charts")
+    arguments.add_argument(
+        "--format", choices=["text", *FORMS], default="text", help="format of the tables (default: text)"
+    )
+    arguments.add_argument("--top", type=int, metavar="N", help=f"rows of a table (text and markdown: {ROWS}; 0: all)")
+    arguments.add_argument("--out", type=Path, metavar="FILE", help="write to this file instead of the screen")
+    return arguments
 
 
 def share(option: str, text: str) -> float:
@@ -87,11 +91,11 @@ def share(option: str, text: str) -> float:
     return value
 
 
-def rendered(found: Compared, options: argparse.Namespace) -> str:
+def rendered(comparison: Compared, options: argparse.Namespace) -> str:
     """The tables in the wanted form."""
     few = options.format in ("text", "markdown")
     top = options.top if options.top is not None else ROWS if few else 0
-    tables = found.tables(Selection(top=top or None))
+    tables = comparison.tables(Selection(top=top or None))
     if options.format != "text":
         return FORMS[options.format](tables)
     shown = [table for table in tables if table.rows or table.warnings or table.name == "changes"]

@@ -40,9 +40,9 @@ def run(argv: list[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser("rankscope completion", description=ABOUT)
-    made.add_argument("shell", choices=list(SHELLS), help="for which shell")
-    return made
+    arguments = argparse.ArgumentParser("rankscope completion", description=ABOUT)
+    arguments.add_argument("shell", choices=list(SHELLS), help="for which shell")
+    return arguments
 
 
 def commands() -> dict[str, Command]:
@@ -53,9 +53,9 @@ def commands() -> dict[str, Command]:
 def _command(name: str, about: str) -> Command:
     module = import_module(f"rankscope.cli.{name}")
     if not hasattr(module, "parser"):
-        found = IN_HELP.findall(module.HELP)
+        named_options = IN_HELP.findall(module.HELP)
         takes_run = bool(re.search(r"^usage: .* RUN\b", module.HELP, re.MULTILINE))
-        return Command(about, {option: () if value else None for option, value in found}, takes_run)
+        return Command(about, {option: () if value else None for option, value in named_options}, takes_run)
     actions = module.parser()._actions
     options = {option: _values(option, action) for action in actions for option in action.option_strings[-1:]}
     return Command(about, options, any("RUN" in str(action.metavar) for action in actions if not action.option_strings))

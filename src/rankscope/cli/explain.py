@@ -26,7 +26,7 @@ def run(argv: list[str]) -> int:
     except Wrong as problem:
         print(f"rankscope: {printable(str(problem))}", file=sys.stderr)
         return 2
-    deliver(["\n".join(shown(one, min(width(None), WIDEST)) for one in meanings)], None)
+    deliver(["\n".join(shown(meaning, min(width(None), WIDEST)) for meaning in meanings)], None)
     return 0
 
 
@@ -39,6 +39,6 @@ def shown(meaning: Meaning, columns: int) -> str:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser("rankscope explain", description=ABOUT)
-    made.add_argument("word", nargs="+", metavar="WORD", help="as in: exposed communication")
-    return made
+    arguments = argparse.ArgumentParser("rankscope explain", description=ABOUT)
+    arguments.add_argument("word", nargs="+", metavar="WORD", help="as in: exposed communication")
+    return arguments

@@ -10,7 +10,7 @@ from pathlib import Path
 from rankscope.api.export import FOLDERS, FORMS, export
 from rankscope.api.run import NoRun, Run, Selection
 from rankscope.cli.printing import RUN_HELP, progress, summing
-from rankscope.cli.report import told
+from rankscope.cli.report import report_bad_files
 from rankscope.model.tables import Wrong
 from rankscope.output.cells import printable
 
@@ -44,19 +44,19 @@ def run(argv: list[str]) -> int:
         print(f"rankscope: {printable(str(problem))}", file=sys.stderr)
         return 2
     print(f"{said} in {printable(str(out))}{'/' if form in FOLDERS else ''}")
-    return told(opened)
+    return report_bad_files(opened)
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser("rankscope export", description=ABOUT, epilog=EPILOG)
-    made.add_argument("run", nargs="?", type=Path, metavar="RUN", help=RUN_HELP)
-    forms = made.add_mutually_exclusive_group()
+    arguments = argparse.ArgumentParser("rankscope export", description=ABOUT, epilog=EPILOG)
+    arguments.add_argument("run", nargs="?", type=Path, metavar="RUN", help=RUN_HELP)
+    forms = arguments.add_mutually_exclusive_group()
     for form in FORMS:
         forms.add_argument(f"--{form}", dest="form", action="store_const", const=form, help=FORM_HELP[form])
-    made.add_argument(
+    arguments.add_argument(
         "--out", type=Path, metavar="FILE", help="file or folder to write (default: named after the run, here)"
     )
-    return made
+    return arguments
 
 
 def counter() -> Callable[[int], None]:

@@ -29,8 +29,8 @@ def run(argv: list[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser("rankscope goodput", description=ABOUT)
-    made.add_argument("run", nargs="?", type=Path, metavar="RUN", help=RUN_HELP)
-    made.add_argument("--alone", action="store_true", help="only this run, not the others of its lineage")
-    add_form_options(made)
-    return made
+    arguments = argparse.ArgumentParser("rankscope goodput", description=ABOUT)
+    arguments.add_argument("run", nargs="?", type=Path, metavar="RUN", help=RUN_HELP)
+    arguments.add_argument("--alone", action="store_true", help="only this run, not the others of its lineage")
+    add_form_options(arguments)
+    return arguments

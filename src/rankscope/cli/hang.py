@@ -35,9 +35,9 @@ def find_py_spy() -> str | None:
 
 def python_lines(pids: Mapping[int, int], py_spy: str) -> tuple[dict[int, str], list[str]]:
     """For each rank the innermost line of its main thread, and why that could not be had for some."""
-    asked = dict(list(pids.items())[:MOST_RANKS])
+    chosen = dict(list(pids.items())[:MOST_RANKS])
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        answers = dict(zip(asked, pool.map(lambda pid: _dump(py_spy, pid), asked.values()), strict=True))
+        answers = dict(zip(chosen, pool.map(lambda pid: _dump(py_spy, pid), chosen.values()), strict=True))
     lines = {rank: line for rank, (line, _) in answers.items() if line}
     return lines, sorted({problem for _, problem in answers.values() if problem})
 
@@ -60,13 +60,16 @@ def innermost(threads: Iterable[Mapping[str, Any]]) -> str:
     if not frames or not frames[0]:
         return ""
     theirs = [frame for frame in frames[0] if AGENT not in frame[0]] or frames[0]
-    own = [frame for frame in theirs if "site-packages" not in frame[0] and "/lib/python" not in frame[0]]
-    path, line, name = (own or theirs)[0]
+    user_frames = [frame for frame in theirs if "site-packages" not in frame[0] and "/lib/python" not in frame[0]]
+    path, line, name = (user_frames or theirs)[0]
     return f"{os.path.basename(path)}:{line} {name}"
 
 
 def _frames(thread: Mapping[str, Any]) -> list[tuple[str, int, str]]:
-    return [(str(one.get("filename")), one.get("line") or 0, str(one.get("name"))) for one in thread.get("frames", ())]
+    return [
+        (str(frame.get("filename")), frame.get("line") or 0, str(frame.get("name")))
+        for frame in thread.get("frames", ())
+    ]
 
 
 # ---------------------------------------------------------------- hang
@@ -92,17 +95,17 @@ def run(argv: list[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    arguments = argparse.ArgumentParser(
         "rankscope hang",
         description="Is the job hung, in which collective, and which rank is missing? Also says where the missing "
         "ranks are instead. Reads the rank files twice and changes nothing.",
         epilog="exit code: 0 no hang, 1 inconclusive, 2 no run or no readable file, 3 hang",
     )
-    made.add_argument("run", nargs="?", type=Path, metavar="RUN", help=RUN_HELP)
-    made.add_argument(
+    arguments.add_argument("run", nargs="?", type=Path, metavar="RUN", help=RUN_HELP)
+    arguments.add_argument(
         "--wait", type=float, default=1.0, metavar="SECONDS", help="time between the two readings (default: 1)"
     )
-    made.add_argument(
+    arguments.add_argument(
         "--patience",
         type=float,
         default=10.0,
@@ -112,9 +115,11 @@ def parser() -> argparse.ArgumentParser:
             "longest wait so far, whichever is longer (default: 10)"
         ),
     )
-    made.add_argument("--no-stacks", action="store_true", help="do not ask py-spy for the Python lines")
-    made.add_argument("--format", choices=["text", "json"], default="text", help="format of the tables (default: text)")
-    return made
+    arguments.add_argument("--no-stacks", action="store_true", help="do not ask py-spy for the Python lines")
+    arguments.add_argument(
+        "--format", choices=["text", "json"], default="text", help="format of the tables (default: text)"
+    )
+    return arguments
 
 
 def tables_of(diagnosis: Diagnosis, options: argparse.Namespace) -> Sequence[Table]:

@@ -30,23 +30,23 @@ def run(argv: list[str]) -> int:
         if options.last is not None and options.last < 1:
             raise Wrong("--last: give a number of runs, 1 or more")
         series = fields(options.series)
-        found = run_history(
+        history = run_history(
             options.source,
             only=options.only,
             series=series,
             last=options.last,
             again=options.again,
-            told=progress("summarising runs", 2),
+            report=progress("summarising runs", 2),
         )
         if options.html is not None:
-            save_page(found.page_text(), options.html)
+            save_page(history.page_text(), options.html)
         else:
             is_screen = options.format == "text" and not options.all
-            deliver_tables((found.screen if is_screen else found.tables)(options.by), options.format, options.out)
+            deliver_tables((history.screen if is_screen else history.tables)(options.by), options.format, options.out)
     except (NoRun, Wrong) as problem:
         print(f"rankscope: {printable(str(problem))}", file=sys.stderr)
         return NO_RUN
-    return REGRESSION if options.fail and found.regressed else SHOWN
+    return REGRESSION if options.fail and history.regressed else SHOWN
 
 
 def fields(text: str) -> tuple[str, ...]:
@@ -59,29 +59,29 @@ def fields(text: str) -> tuple[str, ...]:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser("rankscope history", description=ABOUT, epilog=EXIT_CODES)
-    made.add_argument(
+    arguments = argparse.ArgumentParser("rankscope history", description=ABOUT, epilog=EXIT_CODES)
+    arguments.add_argument(
         "source", nargs="*", type=Path, metavar="FOLDER|RUN", help="folders of runs, or runs (default: rankscope-runs)"
     )
-    made.add_argument(
+    arguments.add_argument(
         "--by", action="append", default=[], choices=BY, help="also show the figures by this; may be repeated"
     )
-    made.add_argument(
+    arguments.add_argument(
         "--series",
         default=",".join(SERIES_BY),
         metavar="FIELDS",
         help=f"what the runs of a series have in common (default: {','.join(SERIES_BY)}); others: "
         f"{', '.join(name for name in BY if name not in SERIES_BY)}",
     )
-    made.add_argument(
+    arguments.add_argument(
         "--only", default="", metavar="REGEX", help="only runs whose name, command, project or labels match"
     )
-    made.add_argument("--last", type=int, metavar="N", help="only the newest N runs")
-    made.add_argument(
+    arguments.add_argument("--last", type=int, metavar="N", help="only the newest N runs")
+    arguments.add_argument(
         "--all", action="store_true", help="all rows and columns of each table, not only what matters most"
     )
-    made.add_argument("--again", action="store_true", help="summarise all runs anew, also those that are known")
-    made.add_argument("--fail", action="store_true", help="exit with 1 if a regression goes on: for scripts")
-    made.add_argument("--html", type=Path, metavar="FILE", help="write one HTML page with charts")
-    add_form_options(made)
-    return made
+    arguments.add_argument("--again", action="store_true", help="summarise all runs anew, also those that are known")
+    arguments.add_argument("--fail", action="store_true", help="exit with 1 if a regression goes on: for scripts")
+    arguments.add_argument("--html", type=Path, metavar="FILE", help="write one HTML page with charts")
+    add_form_options(arguments)
+    return arguments

@@ -31,7 +31,7 @@ from rankscope.api.imports import (
     saving,
 )
 from rankscope.cli.printing import SCREEN_ROWS, colour_wanted, deliver, width
-from rankscope.cli.report import ranks_of, told
+from rankscope.cli.report import ranks_of, report_bad_files
 from rankscope.model.tables import Wrong
 from rankscope.output.forms import FORMS
 from rankscope.output.text import to_text
@@ -59,7 +59,7 @@ def parted(argv: list[str]) -> tuple[list[str], list[str]]:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    arguments = argparse.ArgumentParser(
         "rankscope imports",
         usage="rankscope imports [options] MODULE… | RUN | -- COMMAND…",
         description="Measure what imports cost: time, system calls and paths of each module, why they are made, and "
@@ -67,25 +67,35 @@ def parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument(
+    arguments.add_argument(
         "what",
         nargs="*",
         metavar="WHAT",
         help="modules (torch, or torch@PYTHON for another Python), or the folder of a run (default: the latest)",
     )
-    made.add_argument("--python", metavar="FILE", help="imports the modules (default: python3 on PATH)")
-    made.add_argument("--imports", choices=["time", "calls", "paths"], default="paths", help="detail (default: paths)")
-    made.add_argument("--out", type=Path, metavar="DIR", help="keep the recording there (default: it is removed)")
-    made.add_argument("--format", choices=["text", *FORMS, "icicle"], default="text", help="format (default: text)")
-    made.add_argument("--table", action="append", choices=IMPORT_QUESTIONS, metavar="NAME", help=table_help())
-    made.add_argument("--sort", choices=list(SORTS), help="sort by this, descending (default: wall)")
-    made.add_argument("--depth", type=int, metavar="N", help=f"of the tree (default: {TREE_DEPTH}; 0: all, unfolded)")
-    made.add_argument("--top", type=int, metavar="N", help=f"rows of a table (text: {SCREEN_ROWS}; 0: all)")
-    made.add_argument("--rank", metavar="LIST", help="only these ranks of a run, as in 0,4-7")
-    made.add_argument("--without", action="append", metavar="CAUSE", help=without_help())
-    made.add_argument("--cost", action="store_true", help="run it bare and recorded, and show what recording costs")
-    made.add_argument("--repeats", type=int, default=5, metavar="N", help="rounds of --without and --cost (default: 5)")
-    return made
+    arguments.add_argument("--python", metavar="FILE", help="imports the modules (default: python3 on PATH)")
+    arguments.add_argument(
+        "--imports", choices=["time", "calls", "paths"], default="paths", help="detail (default: paths)"
+    )
+    arguments.add_argument("--out", type=Path, metavar="DIR", help="keep the recording there (default: it is removed)")
+    arguments.add_argument(
+        "--format", choices=["text", *FORMS, "icicle"], default="text", help="format (default: text)"
+    )
+    arguments.add_argument("--table", action="append", choices=IMPORT_QUESTIONS, metavar="NAME", help=table_help())
+    arguments.add_argument("--sort", choices=list(SORTS), help="sort by this, descending (default: wall)")
+    arguments.add_argument(
+        "--depth", type=int, metavar="N", help=f"of the tree (default: {TREE_DEPTH}; 0: all, unfolded)"
+    )
+    arguments.add_argument("--top", type=int, metavar="N", help=f"rows of a table (text: {SCREEN_ROWS}; 0: all)")
+    arguments.add_argument("--rank", metavar="LIST", help="only these ranks of a run, as in 0,4-7")
+    arguments.add_argument("--without", action="append", metavar="CAUSE", help=without_help())
+    arguments.add_argument(
+        "--cost", action="store_true", help="run it bare and recorded, and show what recording costs"
+    )
+    arguments.add_argument(
+        "--repeats", type=int, default=5, metavar="N", help="rounds of --without and --cost (default: 5)"
+    )
+    return arguments
 
 
 def table_help() -> str:
@@ -158,7 +168,7 @@ def run(argv: list[str]) -> int:
         return 130
     finally:
         keeper.cleanup()
-    return max([0, *(told(recording.run) or int(recording.exit_code != 0) for recording in recordings)])
+    return max([0, *(report_bad_files(recording.run) or int(recording.exit_code != 0) for recording in recordings)])
 
 
 def recorded(options: argparse.Namespace, keeper: Path) -> list[Recording]:
@@ -172,11 +182,11 @@ def recorded(options: argparse.Namespace, keeper: Path) -> list[Recording]:
         return [metered(shlex.join(options.command), options.command, folder, options)]
     wanted = [module_and_python(word, options.python or "python3") for word in options.what]
     pythons = {python: real_python(python) for _, python in wanted}
-    made = []
+    recordings = []
     for at, (name, python) in enumerate(wanted, 1):
         folder = place / f"{at}-{name}" if len(wanted) > 1 or not options.out else place
-        made.append(metered(name, import_command(pythons[python], name), folder, options))
-    return made
+        recordings.append(metered(name, import_command(pythons[python], name), folder, options))
+    return recordings
 
 
 def module_and_python(word: str, python: str) -> tuple[str, str]:
@@ -198,10 +208,10 @@ def real_python(name: str) -> str:
 def metered(name: str, command: list[str], folder: Path, options: argparse.Namespace) -> Recording:
     """Record one command; a failing one is told, and shown as far as it came."""
     say(f"recording {name}")
-    made = meter(name, command, folder, options.imports)
-    if made.exit_code:
-        print(f"rankscope: {made.ending}", file=sys.stderr)
-    return made
+    recording = meter(name, command, folder, options.imports)
+    if recording.exit_code:
+        print(f"rankscope: {recording.ending}", file=sys.stderr)
+    return recording
 
 
 def say(text: str) -> None:

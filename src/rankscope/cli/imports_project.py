@@ -15,7 +15,7 @@ from rankscope.api.import_projection import (
     project_imports,
 )
 from rankscope.cli.printing import add_form_options, deliver_tables
-from rankscope.cli.slowness_options import told
+from rankscope.cli.slowness_options import with_message
 from rankscope.model.records import BadFile
 from rankscope.model.tables import Wrong
 from rankscope.slowfs.mount import duration_ns
@@ -49,7 +49,7 @@ def main(argv: list[str]) -> int:
     """Project, and show it."""
     options = parser().parse_args(argv)
     try:
-        deliver_tables(project_imports(asked(options)), options.format, options.out)
+        deliver_tables(project_imports(projection_request(options)), options.format, options.out)
     except (Wrong, NoSeries, NoRun, BadFile, OSError) as problem:
         print(f"rankscope imports project: {problem}", file=sys.stderr)
         return 1
@@ -59,51 +59,53 @@ def main(argv: list[str]) -> int:
 def parser() -> argparse.ArgumentParser:
     form = argparse.RawDescriptionHelpFormatter
     called = "rankscope imports project"
-    made = argparse.ArgumentParser(called, description=ABOUT, epilog=EXAMPLES, formatter_class=form)
-    made.add_argument("source", nargs="?", type=Path, metavar="RUN|FILE", help="a run recorded with --imports calls or "
+    args = argparse.ArgumentParser(called, description=ABOUT, epilog=EXAMPLES, formatter_class=form)
+    args.add_argument("source", nargs="?", type=Path, metavar="RUN|FILE", help="a run recorded with --imports calls or "
                       "paths, a loaded document, operations as text, or a log of strace")  # fmt: skip
-    made.add_argument(
+    args.add_argument(
         "--folder",
         default="/",
         metavar="DIR",
         help="folder on the server: paths elsewhere do not count, where paths are known",
     )
-    counts = made.add_argument_group("instead of a run, or to correct it")
+    counts = args.add_argument_group("instead of a run, or to correct it")
     for name, text in COUNTS.items():
-        counts.add_argument(f"--{name.replace('_', '-')}", type=whole, metavar="N", help=text)
-    job = made.add_argument_group("the job and its server")
+        counts.add_argument(f"--{name.replace('_', '-')}", type=whole_number, metavar="N", help=text)
+    job = args.add_argument_group("the job and its server")
     job.add_argument(
         "--nodes", type=sizes, default=DEFAULT_NODES, metavar="LIST", help="as in 1,8,64 (default: 1,2,…,512)"
     )
-    job.add_argument("--ppn", type=whole, default=1, metavar="N", help="ranks on each node (default: 1)")
-    job.add_argument("--server-ops", type=whole, metavar="N", help="operations per second of the server")
-    job.add_argument("--latency", type=told(duration_ns), default=0, metavar="TIME", help="of an operation: 200us")
+    job.add_argument("--ppn", type=whole_number, default=1, metavar="N", help="ranks on each node (default: 1)")
+    job.add_argument("--server-ops", type=whole_number, metavar="N", help="operations per second of the server")
+    job.add_argument(
+        "--latency", type=with_message(duration_ns), default=0, metavar="TIME", help="of an operation: 200us"
+    )
     job.add_argument(
         "--cache", action="append", choices=list(CACHES), help="may be repeated (default: all that can be computed)"
     )
-    seen = made.add_argument_group("what was measured")
+    seen = args.add_argument_group("what was measured")
     seen.add_argument("--measured", action="append", default=[], metavar="[PLACE=]TIMES", help="import times in place: "
                       "nodes:seconds,… or the name of a series of the run; may be repeated")  # fmt: skip
     seen.add_argument("--staging", action="append", default=[], metavar="[PLACE=]TIMES", help="times of staging "
                       "and importing from there: 260s, nodes:seconds,…, the name of a series, sums with +")  # fmt: skip
-    add_form_options(made)
-    return made
+    add_form_options(args)
+    return args
 
 
-def whole(text: str) -> int:
+def whole_number(text: str) -> int:
     if not text.isdecimal() or len(text) > 15:
         raise argparse.ArgumentTypeError(f"{text}: give a whole number")
     return int(text)
 
 
 def sizes(text: str) -> tuple[int, ...]:
-    numbers = [whole(part.strip()) for part in text.split(",")]
+    numbers = [whole_number(part.strip()) for part in text.split(",")]
     if min(numbers) < 1:
         raise argparse.ArgumentTypeError(f"{text}: give numbers of nodes from 1 on")
     return tuple(sorted(set(numbers)))
 
 
-def asked(options: argparse.Namespace) -> ProjectionAsked:
+def projection_request(options: argparse.Namespace) -> ProjectionAsked:
     return ProjectionAsked(
         source=options.source,
         folder=options.folder,

@@ -45,26 +45,26 @@ def main(argv: list[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     form = argparse.RawDescriptionHelpFormatter
-    made = argparse.ArgumentParser("rankscope imports replay", description=ABOUT, epilog=EXAMPLES, formatter_class=form)
-    made.add_argument("source", type=Path, metavar="RUN|FILE", help="a run recorded with --imports paths, a file of "
+    args = argparse.ArgumentParser("rankscope imports replay", description=ABOUT, epilog=EXAMPLES, formatter_class=form)
+    args.add_argument("source", type=Path, metavar="RUN|FILE", help="a run recorded with --imports paths, a file of "
                       "operations, or a log of strace")  # fmt: skip
-    made.add_argument("--folder", type=Path, metavar="DIR", help="where to replay: operations elsewhere are left out")
-    made.add_argument("--from", dest="recorded", metavar="DIR", help="what the folder was called when recorded")
-    made.add_argument("--rank", type=int, metavar="N", help="whose operations (default: the first that has any)")
-    made.add_argument("--clients", type=positive, default=1, metavar="N", help="processes on each node (default: 1)")
-    made.add_argument(
+    args.add_argument("--folder", type=Path, metavar="DIR", help="where to replay: operations elsewhere are left out")
+    args.add_argument("--from", dest="recorded", metavar="DIR", help="what the folder was called when recorded")
+    args.add_argument("--rank", type=int, metavar="N", help="whose operations (default: the first that has any)")
+    args.add_argument("--clients", type=positive, default=1, metavar="N", help="processes on each node (default: 1)")
+    args.add_argument(
         "--nodes",
         type=positive,
         default=1,
         metavar="N",
         help="with --slow: mounts on one server, each with its own cache (default: 1)",
     )
-    made.add_argument("--no-reads", action="store_true", help="open files without reading them")
-    made.add_argument("--slow", action="store_true", help="slow the folder down, as the options below say")
-    made.add_argument("--export", type=Path, metavar="FILE", help="write the operations as text, and stop")
-    add_form_options(made)
-    add_slowness_options(made)
-    return made
+    args.add_argument("--no-reads", action="store_true", help="open files without reading them")
+    args.add_argument("--slow", action="store_true", help="slow the folder down, as the options below say")
+    args.add_argument("--export", type=Path, metavar="FILE", help="write the operations as text, and stop")
+    add_form_options(args)
+    add_slowness_options(args)
+    return args
 
 
 def positive(text: str) -> int:
@@ -84,7 +84,7 @@ def replay_as_asked(options: argparse.Namespace) -> int:
         raise Wrong(f"none of the {len(operations)} operations is below {options.recorded or plan.folder}: "
                     "name the folder they were recorded in with --from")  # fmt: skip
     tables = replay_tables(replay(wanted, plan), plan)
-    left_out = sum(operation.times for operation in operations) - sum(one.times for one in wanted)
+    left_out = sum(operation.times for operation in operations) - sum(operation.times for operation in wanted)
     tables[0].notes += [f"{left_out} operations outside the folder are left out", *notes]
     deliver_tables(tables, options.format, options.out)
     return 0

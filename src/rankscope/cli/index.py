@@ -61,52 +61,52 @@ def run(arguments: list[str]) -> int:
         print(HELP, end="")
         return 0
     try:
-        asked = parse(arguments)
-        if asked.action == "run":
-            return start_with_index(asked.out, asked.command)
-        return tell(asked, ask(asked))
+        request = parse(arguments)
+        if request.action == "run":
+            return start_with_index(request.out, request.command)
+        return tell(request, ask(request))
     except UsageError as error:
         print(f"rankscope index: {error}", file=sys.stderr)
         return 2
 
 
 def parse(arguments: list[str]) -> Asked:
-    asked, rest = Asked(), list(arguments)
+    request, rest = Asked(), list(arguments)
     while rest:
         word = rest.pop(0)
         name, equals, value = word.partition("=")
         if word == "--":
-            asked.command = rest
+            request.command = rest
             break
         if word in ("--check", "--remove", "--run"):
-            asked.action = word[2:]
+            request.action = word[2:]
         elif word == "--libraries":
-            asked.libraries = True
+            request.libraries = True
         elif name in ("--statement", "--out"):
             value = value if equals else rest.pop(0) if rest else ""
             if not value:
                 raise UsageError(f"{name} needs a value; see rankscope index --help")
-            setattr(asked, name[2:], value)
-        elif word.startswith("-") or asked.environment:
+            setattr(request, name[2:], value)
+        elif word.startswith("-") or request.environment:
             raise UsageError(f"unexpected {word}; see rankscope index --help")
         else:
-            asked.environment = word
-    check(asked)
-    return asked
+            request.environment = word
+    check(request)
+    return request
 
 
-def check(asked: Asked) -> None:
-    if asked.out and not asked.out.endswith(SUFFIX):
-        raise UsageError(f"--out {asked.out} must end in {SUFFIX}")
-    if asked.libraries and not asked.statement:
+def check(request: Asked) -> None:
+    if request.out and not request.out.endswith(SUFFIX):
+        raise UsageError(f"--out {request.out} must end in {SUFFIX}")
+    if request.libraries and not request.statement:
         raise UsageError("--libraries needs a --statement that loads them, as in: --statement 'import torch'")
-    if asked.libraries and not os.path.exists(AUDITOR):
+    if request.libraries and not os.path.exists(AUDITOR):
         raise UsageError(f"--libraries needs {AUDITOR}; reinstall rankscope")
-    if asked.action == "run" and not (asked.command and asked.command[0]):
+    if request.action == "run" and not (request.command and request.command[0]):
         raise UsageError("no command given; as in: rankscope index --run -- python train.py")
-    if asked.action != "run" and asked.command:
+    if request.action != "run" and request.command:
         raise UsageError("a command is started with --run, as in: rankscope index --run -- python train.py")
-    if asked.action != "run" and not asked.environment:
+    if request.action != "run" and not request.environment:
         raise UsageError("give the folder of a virtual environment or its Python, as in: rankscope index .venv")
 
 
@@ -121,14 +121,14 @@ def python_of(environment: str) -> str:
     )
 
 
-def ask(asked: Asked) -> dict[str, object]:
+def ask(request: Asked) -> dict[str, object]:
     """Let the environment's own Python do the work: only it knows its sys.path and its bytecode."""
-    python = python_of(asked.environment)
-    if asked.action == "build" and sys.stderr.isatty():
-        print(f"indexing {asked.environment} …", file=sys.stderr)
-    target = os.path.abspath(asked.out) if asked.out else ""
-    command = [python, "-I", "-c", START, AGENT, asked.action, index_folder(), target, asked.statement]
-    command.append(AUDITOR if asked.libraries else "")
+    python = python_of(request.environment)
+    if request.action == "build" and sys.stderr.isatty():
+        print(f"indexing {request.environment} …", file=sys.stderr)
+    target = os.path.abspath(request.out) if request.out else ""
+    command = [python, "-I", "-c", START, AGENT, request.action, index_folder(), target, request.statement]
+    command.append(AUDITOR if request.libraries else "")
     try:
         done = subprocess.run(command, env=plain(), stdin=subprocess.DEVNULL, capture_output=True, check=False)
         answer = json.loads(done.stdout)
@@ -145,20 +145,20 @@ def plain() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("RANKSCOPE_")}
 
 
-def tell(asked: Asked, answer: dict[str, object]) -> int:
-    if asked.action == "build":
+def tell(request: Asked, answer: dict[str, object]) -> int:
+    if request.action == "build":
         print(summary(answer))
         return 0
-    if asked.action == "remove":
+    if request.action == "remove":
         print(f"{answer['path']}: {'removed' if answer['removed'] else 'there is no such index'}")
         return 0 if answer["removed"] else 1
-    found = answer["problems"]
-    assert isinstance(found, list)
-    for line in found:
+    problems = answer["problems"]
+    assert isinstance(problems, list)
+    for line in problems:
         print(line)
-    if not found:
+    if not problems:
         print(f"{answer['path']}: everything is as recorded")
-    return 1 if found else 0
+    return 1 if problems else 0
 
 
 def summary(answer: dict[str, object]) -> str:

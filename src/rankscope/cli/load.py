@@ -41,17 +41,19 @@ def run(argv: list[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser("rankscope load", description=ABOUT, epilog=EXIT_CODES)
-    made.add_argument("files", nargs="*", metavar="FILE|FOLDER", help="files, folders or patterns such as '*.json.gz'")
-    made.add_argument(
+    arguments = argparse.ArgumentParser("rankscope load", description=ABOUT, epilog=EXIT_CODES)
+    arguments.add_argument(
+        "files", nargs="*", metavar="FILE|FOLDER", help="files, folders or patterns such as '*.json.gz'"
+    )
+    arguments.add_argument(
         "--as", dest="wanted", metavar="FORMAT", help="read them as this format, without recognising them"
     )
-    made.add_argument("--rank", type=int, metavar="N", help="the rank they belong to, if they do not say")
-    made.add_argument("--name", metavar="RUN", help="name of the run; one that exists is extended")
-    made.add_argument("--out", type=Path, metavar="DIR", help="folder of the run; one that exists is extended")
-    made.add_argument("--map", type=Path, metavar="FILE", help="what the columns of hand-made tables mean")
-    made.add_argument("--list", action="store_true", help="list the formats that can be read, and exit")
-    return made
+    arguments.add_argument("--rank", type=int, metavar="N", help="the rank they belong to, if they do not say")
+    arguments.add_argument("--name", metavar="RUN", help="name of the run; one that exists is extended")
+    arguments.add_argument("--out", type=Path, metavar="DIR", help="folder of the run; one that exists is extended")
+    arguments.add_argument("--map", type=Path, metavar="FILE", help="what the columns of hand-made tables mean")
+    arguments.add_argument("--list", action="store_true", help="list the formats that can be read, and exit")
+    return arguments
 
 
 def load_and_tell(options: argparse.Namespace) -> int:

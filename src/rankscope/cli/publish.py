@@ -38,19 +38,19 @@ def run(argv: list[str]) -> int:
         return refused(str(problem))
     if not destinations:
         return refused("name a destination: --prometheus, --textfile, --otlp, --mlflow or --wandb")
-    outlets = [Outlet(one, warn, options.every) for one in destinations]
-    for one in destinations:
-        print(f"publishing {printable(job.name)} to {printable(one.name)}", flush=True)
+    outlets = [Outlet(destination, warn, options.every) for destination in destinations]
+    for destination in destinations:
+        print(f"publishing {printable(job.name)} to {printable(destination.name)}", flush=True)
     try:
         for _ in deliver(job, outlets, options.every, options.once):
             pass
-        if any(isinstance(one, Scrapes) for one in destinations):
+        if any(isinstance(destination, Scrapes) for destination in destinations):
             time.sleep(options.linger)
     except NoRun as problem:
         return refused(str(problem))
     except KeyboardInterrupt:
         pass  # the way to leave it
-    return int(any(one.failures for one in outlets))
+    return int(any(outlet.failures for outlet in outlets))
 
 
 def asked(options: argparse.Namespace) -> Iterator[Destination]:
@@ -84,9 +84,9 @@ def refused(text: str) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser("rankscope publish", description=ABOUT, epilog=EPILOG)
-    made.add_argument("run", nargs="?", type=Path, metavar="RUN", help=RUN_HELP)
-    to = made.add_argument_group("destinations, one or more")
+    arguments = argparse.ArgumentParser("rankscope publish", description=ABOUT, epilog=EPILOG)
+    arguments.add_argument("run", nargs="?", type=Path, metavar="RUN", help=RUN_HELP)
+    to = arguments.add_argument_group("destinations, one or more")
     to.add_argument(
         "--prometheus",
         type=address,
@@ -110,27 +110,27 @@ def parser() -> argparse.ArgumentParser:
         metavar="FOLDER",
         help="write offline files of Weights & Biases there; WANDB_MODE=online sends (rankscope[wandb])",
     )
-    made.add_argument(
+    arguments.add_argument(
         "--every", type=float, default=10.0, metavar="SECONDS", help="time between two looks (default: 10)"
     )
-    made.add_argument(
+    arguments.add_argument(
         "--wait", type=float, default=0.0, metavar="SECONDS", help="wait so long for the run to begin (default: 0)"
     )
-    made.add_argument("--once", action="store_true", help="publish once, also of a running job")
-    made.add_argument(
+    arguments.add_argument("--once", action="store_true", help="publish once, also of a running job")
+    arguments.add_argument(
         "--per-rank", action="store_true", help="also metrics of each rank: as many series as ranks, of each"
     )
-    made.add_argument(
+    arguments.add_argument(
         "--project", default=PROJECT, metavar="NAME", help=f"MLflow: experiment, W&B: project (default: {PROJECT})"
     )
-    made.add_argument(
+    arguments.add_argument(
         "--run-id", metavar="ID", help="MLflow, W&B: add to the run of this id, such as the job's own, not a new one"
     )
-    made.add_argument(
+    arguments.add_argument(
         "--linger",
         type=float,
         default=60.0,
         metavar="SECONDS",
         help="answer scrapes so long after the job has ended (default: 60)",
     )
-    return made
+    return arguments

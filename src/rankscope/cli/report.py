@@ -67,13 +67,13 @@ def run(argv: list[str]) -> int:
     except (NoRun, Wrong) as problem:
         print(f"rankscope: {problem}", file=sys.stderr)
         return 2
-    return told(opened)
+    return report_bad_files(opened)
 
 
 def is_screen(options: argparse.Namespace) -> bool:
     """Whether nothing else was asked for than to see what matters."""
-    asked = options.full or options.table or options.html is not None
-    return not asked and options.format == "text" and options.layout == "native"
+    has_choice = options.full or options.table or options.html is not None
+    return not has_choice and options.format == "text" and options.layout == "native"
 
 
 def first_screen(opened: Run, selection: Selection, options: argparse.Namespace) -> str:
@@ -83,8 +83,8 @@ def first_screen(opened: Run, selection: Selection, options: argparse.Namespace)
     return screen_text(opened.screen(selection, options.logs or opened.reads_logs), options)
 
 
-def screen_text(made: Screen, options: argparse.Namespace) -> str:
-    return to_screen(made, width(options.out), colour=options.out is None and colour_wanted())
+def screen_text(screen: Screen, options: argparse.Namespace) -> str:
+    return to_screen(screen, width(options.out), colour=options.out is None and colour_wanted())
 
 
 def wants_events(opened: Run, options: argparse.Namespace) -> bool:
@@ -97,60 +97,62 @@ def wants_events(opened: Run, options: argparse.Namespace) -> bool:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    arguments = argparse.ArgumentParser(
         "rankscope report",
         description="Show what was recorded of a run, also while it runs: one screen with what matters, or its tables.",
     )
-    made.add_argument("run", nargs="?", type=Path, metavar="RUN", help=RUN_HELP)
-    made.add_argument("--format", choices=["text", *FORMS], default="text", help="format of the tables (default: text)")
-    made.add_argument(
+    arguments.add_argument("run", nargs="?", type=Path, metavar="RUN", help=RUN_HELP)
+    arguments.add_argument(
+        "--format", choices=["text", *FORMS], default="text", help="format of the tables (default: text)"
+    )
+    arguments.add_argument(
         "--layout",
         choices=["native", "mpitrace", "mpitrace-new", "nvprof", "iprof"],
         default="native",
         help="as libmpitrace (its newer layout where that was loaded, or with mpitrace-new), nvprof (also with "
         "--format csv) or iprof prints",
     )
-    made.add_argument("--merged", action="store_true", help="--layout nvprof: one profile summed over the ranks")
-    made.add_argument(
+    arguments.add_argument("--merged", action="store_true", help="--layout nvprof: one profile summed over the ranks")
+    arguments.add_argument(
         "--names",
         choices=KERNEL_NAMES,
         default="short",
         help="kernel names: shortened but distinct (default), in full, or mangled as recorded",
     )
-    made.add_argument("--rank", metavar="LIST", help="only these ranks, as in 0,4-7")
-    made.add_argument("--top", type=int, metavar="N", help=f"rows of a table (text: {SCREEN_ROWS}; 0: all)")
-    made.add_argument("--sort", metavar="COLUMN", help="sort by this column, descending (names as in CSV)")
-    made.add_argument(
+    arguments.add_argument("--rank", metavar="LIST", help="only these ranks, as in 0,4-7")
+    arguments.add_argument("--top", type=int, metavar="N", help=f"rows of a table (text: {SCREEN_ROWS}; 0: all)")
+    arguments.add_argument("--sort", metavar="COLUMN", help="sort by this column, descending (names as in CSV)")
+    arguments.add_argument(
         "--table", action="append", metavar="NAME[,NAME]", help="only these tables: rankscope tables lists them"
     )
-    made.add_argument("--full", action="store_true", help="all tables of the run that have data")
-    made.add_argument("--html", type=Path, metavar="FILE", help="write one HTML page with charts")
-    made.add_argument(
+    arguments.add_argument("--full", action="store_true", help="all tables of the run that have data")
+    arguments.add_argument("--html", type=Path, metavar="FILE", help="write one HTML page with charts")
+    arguments.add_argument(
         "--logs",
         action="store_true",
         help=f"read the logs of collectives even where the rank files take more than {LOGS_UNASKED_BYTES >> 30} GiB "
         f"(--html: also of more than {LOGS_UNASKED} processes)",
     )
-    made.add_argument(
+    arguments.add_argument(
         "--groups",
         metavar="FILE|KIND=RANKS;…",
         help="table places: a file of hosts that belong together, one 'host,group' a line (default: groups.csv of the "
         f"run); or {PARALLEL_HELP}",
     )
-    made.add_argument(
+    arguments.add_argument(
         "--dask",
         metavar="ADDRESS",
         help="read the rank files of large runs, and those that `run --local` left on its nodes, and sum traces, "
         "on the Dask cluster of this scheduler, or 'local' (docs/howto/many-ranks.md)",
     )
-    made.add_argument("--fresh", action="store_true", help="large runs: do not cache tables in the run's folder")
-    made.add_argument("--out", type=Path, metavar="FILE", help="write to this file instead of the screen")
-    return made
+    arguments.add_argument("--fresh", action="store_true", help="large runs: do not cache tables in the run's folder")
+    arguments.add_argument("--out", type=Path, metavar="FILE", help="write to this file instead of the screen")
+    return arguments
 
 
-def table_names(asked: Sequence[str]) -> list[str]:
+def table_names(texts: Sequence[str]) -> list[str]:
     """Names of tables with commas between them; of one that there is not, the nearest."""
-    names = [ALIASES.get(name, name) for text in asked for name in text.split(",") if name]
+    names = [ALIASES.get(name, name) for text in texts for name in text.split(",") if name]
     for name in names:
         if name not in QUESTIONS:
             like = get_close_matches(name, (*QUESTIONS, *ALIASES), 3, 0.0)
@@ -168,13 +170,13 @@ def selection_of(options: argparse.Namespace) -> Selection:
 
 def ranks_of(text: str) -> frozenset[int]:
     """The ranks of a list such as 0,4-7."""
-    found: set[int] = set()
+    ranks: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()) or len(first) > 9 or len(last) > 9:
             raise Wrong(f"--rank {text}: give ranks as in 0,4-7")
-        found.update(range(int(first), int(last or first) + 1))
-    return frozenset(found)
+        ranks.update(range(int(first), int(last or first) + 1))
+    return frozenset(ranks)
 
 
 def pieces(opened: Run, selection: Selection, options: argparse.Namespace) -> Iterable[str]:
@@ -216,7 +218,7 @@ def check_sort(tables: Sequence[Table], selection: Selection) -> None:
         raise Wrong(f"--sort {selection.sort}: no such column; choose one of {', '.join(sorted(known))}")
 
 
-def told(opened: Run) -> int:
+def report_bad_files(opened: Run) -> int:
     for text in opened.bad_files:
         print(f"rankscope: left out: {text}", file=sys.stderr)
     return 1 if opened.bad_files else 0

@@ -37,11 +37,11 @@ def run(argv: list[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser("rankscope runs", description=ABOUT)
-    made.add_argument("folder", nargs="?", type=Path, default=RUNS, help=f"holds the runs (default: {RUNS})")
-    made.add_argument("--all", action="store_true", help=f"list all of them, not only the newest {MOST}")
-    made.add_argument(
+    arguments = argparse.ArgumentParser("rankscope runs", description=ABOUT)
+    arguments.add_argument("folder", nargs="?", type=Path, default=RUNS, help=f"holds the runs (default: {RUNS})")
+    arguments.add_argument("--all", action="store_true", help=f"list all of them, not only the newest {MOST}")
+    arguments.add_argument(
         "--read", action="store_true", help="also read runs that were not read before, however long it takes"
     )
-    add_form_options(made)
-    return made
+    add_form_options(arguments)
+    return arguments

@@ -34,37 +34,39 @@ def run(argv: list[str]) -> int:
             raise Wrong("--html cannot be combined with --format or --out")
         for pattern in (options.series, options.against, options.overlay_series):
             re.compile(pattern)
-        found = asked(options)
+        scaling = requested_series(options)
         if options.html is not None:
             save_page(
-                found.page_text(", ".join(Path(source).name for source in options.sources), options.to), options.html
+                scaling.page_text(", ".join(Path(source).name for source in options.sources), options.to), options.html
             )
         else:
-            deliver([rendered(found.tables(options.to), options)], options.out)
+            deliver([rendered(scaling.tables(options.to), options)], options.out)
     except re.error as problem:
-        return told(f"--series, --against or --overlay-series: {problem}")
+        return fail(f"--series, --against or --overlay-series: {problem}")
     except (NoRun, Wrong, BadStudy) as problem:
-        return told(str(problem))
-    refused = any(isinstance(one.at(scale), str) for one in found.grown for scale in options.to)
+        return fail(str(problem))
+    refused = any(isinstance(growth.at(scale), str) for growth in scaling.grown for scale in options.to)
     return REFUSED if refused else SHOWN
 
 
-def asked(options: argparse.Namespace) -> Scaled:
+def requested_series(options: argparse.Namespace) -> Scaled:
     """The series that were asked for, and those laid over them."""
     studies = [source for source in options.sources if is_study(Path(source))]
     runs = [source for source in options.sources if source not in studies]
-    found, warnings = series_of(runs, options.by) if runs else ([], [])
-    found += [series for source in studies for series in series_in(Path(source))]
-    found = chosen(with_sums(found, options.sum), options.series)
+    series_list, warnings = series_of(runs, options.by) if runs else ([], [])
+    series_list += [series for source in studies for series in series_in(Path(source))]
+    series_list = chosen(with_sums(series_list, options.sum), options.series)
     for number, path in enumerate(options.overlay, 1):
         tag = "published" if len(options.overlay) == 1 else f"published {number}"
         more, doubts = published(path, options.map, options.ppn, options.overlay_series, tag)
-        found += more
+        series_list += more
         warnings += doubts
-        if not {(one.unit, one.axis) for one in more} & {(one.unit, one.axis) for one in found if not one.published}:
-            axes = ", ".join(sorted({f"{one.axis} in {one.unit}" for one in more})) or "no scale"
+        if not {(series.unit, series.axis) for series in more} & {
+            (series.unit, series.axis) for series in series_list if not series.published
+        }:
+            axes = ", ".join(sorted({f"{series.axis} in {series.unit}" for series in more})) or "no scale"
             warnings.append(f"{path.name} is by {axes}, what was measured is not: --ppn converts nodes to ranks")
-    return Scaled(found, options.against, warnings)
+    return Scaled(series_list, options.against, warnings)
 
 
 def rendered(tables: list[Table], options: argparse.Namespace) -> str:
@@ -73,53 +75,55 @@ def rendered(tables: list[Table], options: argparse.Namespace) -> str:
     return FORMS[options.format](tables)
 
 
-def told(text: str) -> int:
+def fail(text: str) -> int:
     print(f"rankscope: {printable(text)}", file=sys.stderr)
     return BAD_INPUT
 
 
 def scales(text: str) -> list[float]:
-    found = [float(word) for word in text.split(",") if word]
-    if not found or min(found) <= 0:
+    values = [float(word) for word in text.split(",") if word]
+    if not values or min(values) <= 0:
         raise argparse.ArgumentTypeError(f"{text}: give sizes above 0, separated by commas")
-    return found
+    return values
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser("rankscope scale", description=ABOUT, epilog=EXIT_CODES)
-    made.add_argument(
+    arguments = argparse.ArgumentParser("rankscope scale", description=ABOUT, epilog=EXIT_CODES)
+    arguments.add_argument(
         "sources",
         nargs="+",
         metavar="RUN|STUDY",
         help="a run, a folder of runs, a pattern in quotes, a loaded document, or the folder of a study",
     )
-    made.add_argument(
+    arguments.add_argument(
         "--by", choices=AXES, default="ranks", help="what counts as the size of a recorded run (default: ranks)"
     )
-    made.add_argument(
+    arguments.add_argument(
         "--series", default="", metavar="PATTERN", help="only series whose name matches this regular expression"
     )
-    made.add_argument("--to", type=scales, default=[], metavar="N,…", help="sizes to project to")
-    made.add_argument(
+    arguments.add_argument("--to", type=scales, default=[], metavar="N,…", help="sizes to project to")
+    arguments.add_argument(
         "--against",
         default="",
         metavar="PATTERN",
         help="break-evens of all others with these series (default: of all pairs)",
     )
-    made.add_argument(
+    arguments.add_argument(
         "--sum", action="append", default=[], metavar="NAME=A+B", help="add a series: the sum of others, by name"
     )
-    made.add_argument(
+    arguments.add_argument(
         "--overlay", type=Path, action="append", default=[], metavar="FILE", help="hand-made tables to overlay"
     )
-    made.add_argument("--overlay-series", default="", metavar="PATTERN", help="only these of --overlay")
-    made.add_argument(
+    arguments.add_argument("--overlay-series", default="", metavar="PATTERN", help="only these of --overlay")
+    arguments.add_argument(
         "--map", type=Path, metavar="FILE.toml", help="what the columns of --overlay are (docs/commands/load.md)"
     )
-    made.add_argument(
+    arguments.add_argument(
         "--ppn", type=int, metavar="N", help="ranks on each node of --overlay, to convert its nodes to ranks"
     )
-    made.add_argument("--html", type=Path, metavar="FILE", help="write one HTML page with graphs")
-    made.add_argument("--format", choices=["text", *FORMS], default="text", help="format of the tables (default: text)")
-    made.add_argument("--out", type=Path, metavar="FILE", help="write to this file instead of the screen")
-    return made
+    arguments.add_argument("--html", type=Path, metavar="FILE", help="write one HTML page with graphs")
+    arguments.add_argument(
+        "--format", choices=["text", *FORMS], default="text", help="format of the tables (default: text)"
+    )
+    arguments.add_argument("--out", type=Path, metavar="FILE", help="write to this file instead of the screen")
+    return arguments

@@ -47,7 +47,9 @@ def refused(text: str) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser("rankscope serve", description=ABOUT)
-    made.add_argument("folder", nargs="?", type=Path, metavar="FOLDER", help=f"holds the runs (default: {RUNS})")
-    made.add_argument("--port", type=int, default=0, metavar="N", help="port of 127.0.0.1 (default: 0, any free one)")
-    return made
+    arguments = argparse.ArgumentParser("rankscope serve", description=ABOUT)
+    arguments.add_argument("folder", nargs="?", type=Path, metavar="FOLDER", help=f"holds the runs (default: {RUNS})")
+    arguments.add_argument(
+        "--port", type=int, default=0, metavar="N", help="port of 127.0.0.1 (default: 0, any free one)"
+    )
+    return arguments

@@ -46,18 +46,20 @@ def run(argv: list[str]) -> int:
 
 def parsed(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """The options, and the command behind `--`."""
-    made = parser()
+    arguments = parser()
     cut = argv.index("--") if "--" in argv else len(argv)
-    options, command = made.parse_args(argv[:cut]), argv[cut + 1 :]
+    options, command = arguments.parse_args(argv[:cut]), argv[cut + 1 :]
     if bool(command) != (options.action is run_on):
-        made.error("only run takes a command" if command else "run needs one: rankscope slowfs run FOLDER -- command")
+        arguments.error(
+            "only run takes a command" if command else "run needs one: rankscope slowfs run FOLDER -- command"
+        )
     return options, command
 
 
 def parser() -> argparse.ArgumentParser:
     form = argparse.RawDescriptionHelpFormatter
-    made = argparse.ArgumentParser("rankscope slowfs", description=ABOUT, epilog=EXAMPLES, formatter_class=form)
-    actions = made.add_subparsers(metavar="run|mount|stats|unmount", required=True)
+    arguments = argparse.ArgumentParser("rankscope slowfs", description=ABOUT, epilog=EXAMPLES, formatter_class=form)
+    actions = arguments.add_subparsers(metavar="run|mount|stats|unmount", required=True)
     add_run(actions)
     mount = actions.add_parser("mount", help="mount until unmounted; needs root or fusermount3")
     mount.add_argument("folder", type=Path, metavar="FOLDER", help="what is shown")
@@ -71,18 +73,20 @@ def parser() -> argparse.ArgumentParser:
     unmount = actions.add_parser("unmount", help="unmount, also where its server has died")
     unmount.add_argument("mount_point", type=Path, metavar="MOUNTPOINT")
     unmount.set_defaults(action=unmount_at)
-    return made
+    return arguments
 
 
 def add_run(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    made = actions.add_parser("run", help="run a command that alone sees the slow folder; no root needed")
-    made.add_argument("folder", type=Path, metavar="FOLDER", help="what is shown")
-    made.add_argument("--at", type=Path, metavar="MOUNTPOINT", help="where (default: over the folder itself)")
+    arguments = actions.add_parser("run", help="run a command that alone sees the slow folder; no root needed")
+    arguments.add_argument("folder", type=Path, metavar="FOLDER", help="what is shown")
+    arguments.add_argument("--at", type=Path, metavar="MOUNTPOINT", help="where (default: over the folder itself)")
     methods = "a real mount, or a preloaded library that sees less (default: a mount where possible)"
-    made.add_argument("--method", choices=["auto", "fuse", "shim"], default="auto", help=methods)
-    made.add_argument("--counters", type=Path, metavar="FILE", help="write the counters there too, a line for each")
-    add_slowness_options(made)
-    made.set_defaults(action=run_on)
+    arguments.add_argument("--method", choices=["auto", "fuse", "shim"], default="auto", help=methods)
+    arguments.add_argument(
+        "--counters", type=Path, metavar="FILE", help="write the counters there too, a line for each"
+    )
+    add_slowness_options(arguments)
+    arguments.set_defaults(action=run_on)
 
 
 def mount_at(options: argparse.Namespace, _: list[str]) -> int:
@@ -99,8 +103,8 @@ def unmount_at(options: argparse.Namespace, _: list[str]) -> int:
 
 def show_stats(options: argparse.Namespace, _: list[str]) -> int:
     place: Path = options.place
-    found = mounting.of_server(place) if place.is_file() else mounting.of_mount(place)
-    deliver_tables([counters_table(found)], options.format, options.out)
+    counters = mounting.of_server(place) if place.is_file() else mounting.of_mount(place)
+    deliver_tables([counters_table(counters)], options.format, options.out)
     return 0
 
 
@@ -113,8 +117,8 @@ def run_on(options: argparse.Namespace, command: list[str]) -> int:
         print(f"rankscope slowfs: {reason}; --method shim is used", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="rankscope-slowfs-") as folder:
         by_shim = options.method == "shim" or reason is not None
-        code, found = (run_shimmed if by_shim else run_mounted)(options, command, Path(folder))
-    print(to_text([counters_table(found, BLIND_SPOTS if by_shim else "")], 100), end="", file=sys.stderr)
+        code, counters = (run_shimmed if by_shim else run_mounted)(options, command, Path(folder))
+    print(to_text([counters_table(counters, BLIND_SPOTS if by_shim else "")], 100), end="", file=sys.stderr)
     return code
 
 
@@ -134,10 +138,10 @@ def run_shimmed(options: argparse.Namespace, command: list[str], folder: Path) -
     server = options.server or folder / "server"
     slowness = slowness_of(options).sharing(server)
     code = passed_on(subprocess.Popen(command, env=shim_environment(options.folder, slowness)))
-    found = mounting.of_server(server)
+    counters = mounting.of_server(server)
     if options.counters is not None:
-        options.counters.write_text("".join(f"{name} {value}\n" for name, value in found.items()), encoding="ascii")
-    return code, found
+        options.counters.write_text("".join(f"{name} {value}\n" for name, value in counters.items()), encoding="ascii")
+    return code, counters
 
 
 def passed_on(process: subprocess.Popen[bytes]) -> int:
@@ -153,10 +157,10 @@ def passed_on(process: subprocess.Popen[bytes]) -> int:
     return code if code >= 0 else 128 - code
 
 
-def counters_table(found: dict[str, int], note: str = "") -> Table:
+def counters_table(counters: dict[str, int], note: str = "") -> Table:
     """What the file system was asked, as a table."""
     columns = [Column("operation", Unit.NAME, "operation"), Column("count", Unit.COUNT, "count")]
-    rows: list[tuple[Cell, ...]] = [(name, value) for name, value in found.items() if name not in NO_COUNTERS]
-    delayed_s, queued_s = found["delayed_ns"] / 1e9, found["queued_ns"] / 1e9
+    rows: list[tuple[Cell, ...]] = [(name, value) for name, value in counters.items() if name not in NO_COUNTERS]
+    delayed_s, queued_s = counters["delayed_ns"] / 1e9, counters["queued_ns"] / 1e9
     notes = [f"answers delayed by {delayed_s:.3f} s in all, of it {queued_s:.3f} s in the queue", note]
     return Table("slowfs", "Operations of the slow file system", columns, rows, [text for text in notes if text])

@@ -9,7 +9,7 @@ from pathlib import Path
 from rankscope.slowfs.mount import CACHES, Slowness, bytes_per_second, duration_ns
 
 
-def told(convert: Callable[[str], int]) -> Callable[[str], int]:
+def with_message(convert: Callable[[str], int]) -> Callable[[str], int]:
     """A conversion whose own words argparse passes on."""
 
     def converted(text: str) -> int:
@@ -25,22 +25,22 @@ def add_slowness_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("how slow").add_argument
     add(
         "--latency",
-        type=told(duration_ns),
+        type=with_message(duration_ns),
         default=0,
         metavar="TIME",
         help="latency of a metadata operation: 1ms, 250us",
     )
-    add("--read-latency", type=told(duration_ns), default=0, metavar="TIME", help="latency of a read")
+    add("--read-latency", type=with_message(duration_ns), default=0, metavar="TIME", help="latency of a read")
     add(
         "--bandwidth",
-        type=told(bytes_per_second),
+        type=with_message(bytes_per_second),
         default=0,
         metavar="BYTES",
         help="bandwidth of all reads together: 200M, 1G",
     )
     add(
         "--ops-per-second",
-        type=told(operations),
+        type=with_message(operations),
         default=0,
         metavar="N",
         help="metadata operations per second, all clients together",
@@ -51,7 +51,7 @@ def add_slowness_options(parser: argparse.ArgumentParser) -> None:
         default="none",
         help="what clients cache: nothing (default), existing names, also missing names",
     )
-    add("--cache-time", type=told(duration_ns), default=duration_ns("3600s"), metavar="TIME",
+    add("--cache-time", type=with_message(duration_ns), default=duration_ns("3600s"), metavar="TIME",
         help="cache lifetime (default: 3600s)")  # fmt: skip
     add(
         "--page-cache",

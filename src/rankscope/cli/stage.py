@@ -120,5 +120,5 @@ def table(options: StageOptions, folders: list[str]) -> int:
 
 
 def is_packing(options: StageOptions) -> bool:
-    asked = options.has("record") or options.has("all")
-    return asked or any(options.lists[name] for name in ("files", "include", "run"))
+    is_named = options.has("record") or options.has("all")
+    return is_named or any(options.lists[name] for name in ("files", "include", "run"))

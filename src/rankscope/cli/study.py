@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankscope.cli.printing import colour_wanted, deliver, width
-from rankscope.cli.study_options import add_launch_options, asked, count, numbers, parsed, values
+from rankscope.cli.study_options import add_launch_options, count, numbers, parsed, study_request, values
 from rankscope.output.cells import printable
 from rankscope.output.text import to_text
 from rankscope.studies.builtin import STUDIES
@@ -142,7 +142,9 @@ def follow(argv: list[str]) -> int:
     if options.script and not options.out:
         raise BadStudy("--script needs --out DIR: the folder of the study on the machine where the script is run")
     scales = options.scale or before.get("scales") or study.scales
-    wanted = asked(study, launch, options, scales, options.repeat or before.get("repeats") or study.repeats, before)
+    wanted = study_request(
+        study, launch, options, scales, options.repeat or before.get("repeats") or study.repeats, before
+    )
     wanted.retry = options.retry
     if options.dry_run:
         return show_plan(wanted)
@@ -152,8 +154,8 @@ def follow(argv: list[str]) -> int:
         raise BadStudy(f"{folder} already holds a study: continue it with --resume, or give another --out")
     if options.collect:
         return show(wanted, ledger, folder, collect_study(wanted, ledger), options.to)
-    with teller() as told:
-        outcomes = run_study(wanted, ledger, told)
+    with teller() as report:
+        outcomes = run_study(wanted, ledger, report)
     return show(wanted, ledger, folder, outcomes, options.to)
 
 
@@ -206,34 +208,36 @@ def latest(name: str) -> Path:
 
 def parser() -> argparse.ArgumentParser:
     listed = "\n".join(f"  {name:10} {study.title}" for name, study in STUDIES.items())
-    made = argparse.ArgumentParser(
+    arguments = argparse.ArgumentParser(
         "rankscope study",
         description=ABOUT,
         epilog=f"{BUILT_IN}{listed}\n\n{EXIT_CODES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument(
+    arguments.add_argument(
         "study", metavar="NAME|FILE.toml", help="a built-in study (--list shows them) or a file of your own"
     )
-    made.add_argument("--list", action="store_true", help="list the built-in studies, and exit")
-    made.add_argument("--scale", type=numbers, metavar="N,…", help="numbers of ranks (default: the study's own)")
-    made.add_argument(
+    arguments.add_argument("--list", action="store_true", help="list the built-in studies, and exit")
+    arguments.add_argument("--scale", type=numbers, metavar="N,…", help="numbers of ranks (default: the study's own)")
+    arguments.add_argument(
         "--repeat", type=count, metavar="N", help="repeats of each cell, interleaved (default: the study's own)"
     )
-    made.add_argument(
+    arguments.add_argument(
         "--only", type=values, action="append", default=[], metavar="AXIS=X,…", help="only these values of an axis"
     )
-    made.add_argument(
+    arguments.add_argument(
         "--out", type=Path, metavar="DIR", help=f"folder of the study (default: a dated one in {PARENT}/)"
     )
-    made.add_argument("--resume", action="store_true", help="continue the study in --out, or the latest of that name")
-    made.add_argument("--retry", action="store_true", help="the same, and rerun the cells that are not done")
-    made.add_argument(
+    arguments.add_argument(
+        "--resume", action="store_true", help="continue the study in --out, or the latest of that name"
+    )
+    arguments.add_argument("--retry", action="store_true", help="the same, and rerun the cells that are not done")
+    arguments.add_argument(
         "--to", type=numbers, default=[], metavar="N,…", help="ranks to project to, where the data support it"
     )
-    made.add_argument("--dry-run", action="store_true", help="show what would be run, and run nothing")
-    add_launch_options(made)
-    group = made.add_argument_group("for a machine where only the cells run")
+    arguments.add_argument("--dry-run", action="store_true", help="show what would be run, and run nothing")
+    add_launch_options(arguments)
+    group = arguments.add_argument_group("for a machine where only the cells run")
     group.add_argument("--script", type=Path, metavar="FILE", help="write the cells as a shell script, and run nothing")
     group.add_argument(
         "--assume",
@@ -245,4 +249,4 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument(
         "--collect", action="store_true", help="judge what the script has left in --out and write the document"
     )
-    return made
+    return arguments

@@ -31,9 +31,9 @@ def named(word: str) -> tuple[Study, dict[str, Any]]:
     )
 
 
-def parsed(argv: Sequence[str], made: argparse.ArgumentParser) -> tuple[argparse.Namespace, Study, dict[str, Any]]:
+def parsed(argv: Sequence[str], arguments: argparse.ArgumentParser) -> tuple[argparse.Namespace, Study, dict[str, Any]]:
     """The options, those of the study among them, which must be known before they are read."""
-    flags = {word for action in made._actions if action.nargs == 0 for word in action.option_strings}
+    flags = {word for action in arguments._actions if action.nargs == 0 for word in action.option_strings}
     before = ["", *argv]
     words = [
         word
@@ -43,8 +43,8 @@ def parsed(argv: Sequence[str], made: argparse.ArgumentParser) -> tuple[argparse
     ]
     study, launch = named(words[0]) if words else (None, {})
     if study:
-        add_parameters(made, study)
-    options = made.parse_args(argv)
+        add_parameters(arguments, study)
+    options = arguments.parse_args(argv)
     if study is None or options.study != words[0]:
         study, launch = named(options.study)
     return options, study, launch
@@ -52,12 +52,12 @@ def parsed(argv: Sequence[str], made: argparse.ArgumentParser) -> tuple[argparse
 
 def numbers(text: str) -> list[int]:
     try:
-        found = [int(word) for word in text.split(",") if word.strip()]
+        counts = [int(word) for word in text.split(",") if word.strip()]
     except ValueError:
-        found = []
-    if not found or min(found) < 1:
+        counts = []
+    if not counts or min(counts) < 1:
         raise argparse.ArgumentTypeError(f"{text}: give whole numbers above 0, separated by commas")
-    return found
+    return counts
 
 
 def count(text: str) -> int:
@@ -68,12 +68,12 @@ def count(text: str) -> int:
 
 def seconds(text: str) -> float:
     try:
-        found = float(text)
+        value = float(text)
     except ValueError:
-        found = 0.0
-    if not 0 < found < math.inf:
+        value = 0.0
+    if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError(f"{text}: give seconds, more than 0")
-    return found
+    return value
 
 
 def values(text: str) -> tuple[str, list[str]]:
@@ -119,7 +119,7 @@ def add_parameters(parser: argparse.ArgumentParser, study: Study) -> None:
             group.add_argument(option, dest=f"set_{name}", metavar="X", help=shown.replace("%", "%%"))
 
 
-def asked(
+def study_request(
     study: Study,
     launch: Mapping[str, Any],
     options: argparse.Namespace,

@@ -34,11 +34,11 @@ def lines(table: Table, columns: int) -> Iterator[str]:
             yield from ([""] if before else []) + [str(subject).upper()]
             before = str(subject)
         room = columns - NAMES - 2
-        told = str(about) if len(str(about)) <= room else str(about).partition("; ")[0]
-        yield f"  {name:{NAMES}}{told if len(told) <= room else told[: room - 1] + '…'}"
+        text = str(about) if len(str(about)) <= room else str(about).partition("; ")[0]
+        yield f"  {name:{NAMES}}{text if len(text) <= room else text[: room - 1] + '…'}"
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser("rankscope tables", description=ABOUT)
-    add_form_options(made)
-    return made
+    arguments = argparse.ArgumentParser("rankscope tables", description=ABOUT)
+    add_form_options(arguments)
+    return arguments

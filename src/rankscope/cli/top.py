@@ -85,17 +85,17 @@ def run(argv: list[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    arguments = argparse.ArgumentParser(
         "rankscope top",
         description="Watch a running job: where its ranks are, how fast they are, who waits and for whom. Reads the "
         "rank files and changes nothing. q or Ctrl-C quits; it ends with the job.",
     )
-    made.add_argument("run", nargs="?", type=Path, metavar="RUN", help=RUN_HELP)
-    made.add_argument(
+    arguments.add_argument("run", nargs="?", type=Path, metavar="RUN", help=RUN_HELP)
+    arguments.add_argument(
         "--interval", type=float, default=2.0, metavar="SECONDS", help="time between two readings (default: 2)"
     )
-    made.add_argument("--once", action="store_true", help="print one frame and exit, as without a terminal")
-    made.add_argument(
+    arguments.add_argument("--once", action="store_true", help="print one frame and exit, as without a terminal")
+    arguments.add_argument(
         "--rows",
         type=int,
         default=0,
@@ -103,13 +103,13 @@ def parser() -> argparse.ArgumentParser:
         help=f"ranks to show (0: what fits, or {SCREEN_ROWS} with --once); from {MANY_RANKS} ranks on: rows of each "
         f"table (0: {OUTLIERS}, or what fits)",
     )
-    made.add_argument(
+    arguments.add_argument(
         "--groups",
         type=Path,
         metavar="FILE",
         help="lines of host,group, such as hosts on one switch (default: RUN/groups.csv)",
     )
-    return made
+    return arguments
 
 
 def text_of(view: LiveView, wide: int, rows: int, colour: bool = False) -> str:

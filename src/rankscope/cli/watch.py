@@ -58,23 +58,25 @@ def call(command: str, trouble: Trouble, path: Path | None) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    arguments = argparse.ArgumentParser(
         "rankscope watch",
         description="Wait for a running job to become slow or to hang: print a line for each, and call a command. It "
         "reads the rank files and changes nothing, and ends with the job.",
         epilog="commands run in a shell with RANKSCOPE_TROUBLE (slow or hang), RANKSCOPE_TEXT (one sentence), "
         "RANKSCOPE_STEP, RANKSCOPE_WHO, RANKSCOPE_WHAT and RANKSCOPE_RUN set",
     )
-    made.add_argument("run", nargs="?", type=Path, metavar="RUN", help=RUN_HELP)
-    made.add_argument("--on-slow", metavar="CMD", help="run this once for each slow-down")
-    made.add_argument("--on-hang", metavar="CMD", help="run this once for each hang")
-    made.add_argument("--every", type=float, default=10.0, metavar="SECONDS", help="time between checks (default: 10)")
-    made.add_argument(
+    arguments.add_argument("run", nargs="?", type=Path, metavar="RUN", help=RUN_HELP)
+    arguments.add_argument("--on-slow", metavar="CMD", help="run this once for each slow-down")
+    arguments.add_argument("--on-hang", metavar="CMD", help="run this once for each hang")
+    arguments.add_argument(
+        "--every", type=float, default=10.0, metavar="SECONDS", help="time between checks (default: 10)"
+    )
+    arguments.add_argument(
         "--patience",
         type=float,
         default=60.0,
         metavar="SECONDS",
         help="how late a rank may be before it counts as hung, as in rankscope hang (default: 60)",
     )
-    made.add_argument("--once", action="store_true", help="exit after the first slow-down or hang")
-    return made
+    arguments.add_argument("--once", action="store_true", help="exit after the first slow-down or hang")
+    return arguments

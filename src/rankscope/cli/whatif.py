@@ -25,27 +25,27 @@ ANSWERED, REFUSED, BAD_INPUT = 0, 1, 2
 
 def run(argv: list[str]) -> int:
     options = parser().parse_args(argv)
-    asked = Asked(options.without, options.balance, options.bandwidth, options.overlap_all, options.ideal)
+    request = Asked(options.without, options.balance, options.bandwidth, options.overlap_all, options.ideal)
     try:
-        answer = ask_whatif(options.run, asked, options.groups)
+        answer = ask_whatif(options.run, request, options.groups)
         deliver_tables(answer.tables, options.format, options.out)
     except (NoRun, Wrong) as problem:
-        return told(str(problem), BAD_INPUT)
+        return fail(str(problem), BAD_INPUT)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ANSWERED
-    return told(answer.refusal, REFUSED) if answer.refusal else ANSWERED
+    return fail(answer.refusal, REFUSED) if answer.refusal else ANSWERED
 
 
-def told(text: str, code: int) -> int:
+def fail(text: str, code: int) -> int:
     print(f"rankscope: {printable(text)}", file=sys.stderr)
     return code
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser("rankscope whatif", description=ABOUT, epilog=EXIT_CODES)
-    made.add_argument("run", nargs="?", type=Path, metavar="RUN", help=RUN_HELP)
-    made.add_argument(
+    arguments = argparse.ArgumentParser("rankscope whatif", description=ABOUT, epilog=EXIT_CODES)
+    arguments.add_argument("run", nargs="?", type=Path, metavar="RUN", help=RUN_HELP)
+    arguments.add_argument(
         "--without",
         action="append",
         default=[],
@@ -53,15 +53,19 @@ def parser() -> argparse.ArgumentParser:
         help="rank=7 (also rank=3,5): as fast as its peers, operation by operation; stage=2: with no "
         "more work than the median stage; cause=data, gc, checkpoint, … or preemption: none of it on any rank",
     )
-    made.add_argument("--balance", choices=["stage"], default="", help="share the work evenly between pipeline stages")
-    made.add_argument("--bandwidth", default="", metavar="xN", help="transfers N times as fast, as in x2")
-    made.add_argument("--overlap-all", action="store_true", help="hide transfers behind compute, as far as that lasts")
-    made.add_argument(
+    arguments.add_argument(
+        "--balance", choices=["stage"], default="", help="share the work evenly between pipeline stages"
+    )
+    arguments.add_argument("--bandwidth", default="", metavar="xN", help="transfers N times as fast, as in x2")
+    arguments.add_argument(
+        "--overlap-all", action="store_true", help="hide transfers behind compute, as far as that lasts"
+    )
+    arguments.add_argument(
         "--ideal",
         action="store_true",
         help="no rank ever late: all as fast as the median rank (of their stage), the same work shared evenly by "
         "stages",
     )
-    made.add_argument("--groups", metavar="KIND=RANKS;…", help=PARALLEL_HELP)
-    add_form_options(made)
-    return made
+    arguments.add_argument("--groups", metavar="KIND=RANKS;…", help=PARALLEL_HELP)
+    add_form_options(arguments)
+    return arguments

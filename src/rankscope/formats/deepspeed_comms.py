@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from rankscope.formats.printed import FLOATING, ZERO, Ends, Printed, count, number, ratio, whole
+from rankscope.formats.printed import FLOATING, ZERO, Ends, Printed, count, number, ratio, rounded
 from rankscope.formats.source import Source
 from rankscope.formats.sums import Sums
 from rankscope.model.records import Figure, Layer, Note, RankFacts, Reading, Severity, Tally
@@ -134,7 +134,7 @@ def _take_single(log: CommsLog, line: int, match: re.Match[str]) -> None:
     algbw, busbw = number(match["algbw"]), number(match["busbw"])
     if size is None or time is None or algbw is None or busbw is None:
         raise log.source.bad("an operation whose numbers cannot be read", line)
-    size_bytes = whole(size.value)
+    size_bytes = rounded(size.value)
     name = match["name"] if not match["caller"] else f"{match['name']} | [Caller Func: {match['caller']}]"
     log.singles.add(Layer.NCCL, name, float(time.value * MS), "", size_class(size_bytes), size_bytes=size_bytes)
     row = Row(line, name, size, 1, (time, time, algbw, busbw))
@@ -167,14 +167,14 @@ def _reading(log: CommsLog) -> Reading:
 
 
 def _tally(layer: str, row: Row) -> Tally:
-    size_bytes = whole(row.size.value)
+    size_bytes = rounded(row.size.value)
     tally = Tally(layer, row.name, row.calls, float(row.cells[0].value * MS), size_class=size_class(size_bytes))
     tally.bytes = min(size_bytes * row.calls, 2**63 - 1)
     return tally
 
 
 def _figures(row: Row) -> Iterator[Figure]:
-    scale = float(whole(row.size.value))
+    scale = float(rounded(row.size.value))
     latency, algbw, busbw = row.cells[1:]
     yield Figure(row.name, "latency", float(latency.value * MS), "ns", scale, "bytes", "trimmed mean")
     yield Figure(row.name, "algbw", float(algbw.value * GBPS), "bytes/s", scale, "bytes", "trimmed mean")
@@ -183,7 +183,7 @@ def _figures(row: Row) -> Iterator[Figure]:
 
 def _problems(row: Row, world: int | None) -> Iterator[str]:
     total, mean, algbw, busbw = row.cells
-    what = f"{row.name} of {whole(row.size.value)} bytes"
+    what = f"{row.name} of {rounded(row.size.value)} bytes"
     # the mean leaves out a tenth of the calls at either end, so of many calls it only bounds the total from below
     left_out = round(row.calls / 10) + 1 if row.calls > 4 else 0
     least = max(ZERO, mean.low) * (row.calls - left_out)
@@ -207,7 +207,7 @@ def _fits(busbw: Printed, algbw: Printed, share: int | Decimal) -> bool:
 def _compare_stragglers(log: CommsLog, reading: Reading) -> None:
     totals = {(row.name, row.size.value): row for row in log.summary}
     for row in log.straggler:
-        scale = float(whole(row.size.value))
+        scale = float(rounded(row.size.value))
         names = ("transfer", "wait for the slowest rank")
         for name, total, mean in zip(names, row.cells[:2], row.cells[2:], strict=True):
             for value, statistic in ((total, "total"), (mean, "trimmed mean")):

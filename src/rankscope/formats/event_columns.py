@@ -69,8 +69,8 @@ class EventColumns:
             return False
         for words, word in zip(self._words.values(), (layer, name, group), strict=True):
             words.add(word)
-        told = (_known(size_bytes), _known(correlation), _known(sequence), max(_known(thread), 0))
-        values = (start_ns, end_ns, *told)
+        details = (_known(size_bytes), _known(correlation), _known(sequence), max(_known(thread), 0))
+        values = (start_ns, end_ns, *details)
         for column, value in zip(self._numbers.values(), values, strict=True):
             column.append(value)
         self._failed.append(failed)

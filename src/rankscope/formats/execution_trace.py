@@ -125,10 +125,10 @@ def _longest(nodes: list[Node]) -> int:
         under_way: set[int] = set()
         while stack:
             at = stack[-1]
-            waiting = [one for one in before[at] if one in before and one not in depth and one not in under_way]
+            waiting = [node for node in before[at] if node in before and node not in depth and node not in under_way]
             if at in depth or not waiting:
                 stack.pop()
-                depth[at] = 1 + max((depth.get(one, 0) for one in before[at]), default=0)
+                depth[at] = 1 + max((depth.get(node, 0) for node in before[at]), default=0)
             else:
                 under_way.add(at)
                 stack += waiting
@@ -141,15 +141,17 @@ def _add_times(reading: Reading, trace: Trace) -> None:
     if not timed:
         return
     sequence: dict[str, int] = {}
-    for one in timed:
+    for operation in timed:
         number = None
-        if one.role == "collective" and one.group:
-            sequence[one.group] = number = sequence.get(one.group, 0) + 1
-        start, end = one.start_ns or 0, (one.start_ns or 0) + (one.duration_ns or 0)
-        layer = Layer.HOST if one.role == "compute" else one.layer
-        reading.events.append(Event(layer, one.name, start, end, one.group, number, one.bytes, kind="progress"))
-    start_ns = np.array([one.start_ns for one in timed], np.int64)
-    end_ns = start_ns + np.array([one.duration_ns for one in timed], np.int64)
+        if operation.role == "collective" and operation.group:
+            sequence[operation.group] = number = sequence.get(operation.group, 0) + 1
+        start, end = operation.start_ns or 0, (operation.start_ns or 0) + (operation.duration_ns or 0)
+        layer = Layer.HOST if operation.role == "compute" else operation.layer
+        reading.events.append(
+            Event(layer, operation.name, start, end, operation.group, number, operation.bytes, kind="progress")
+        )
+    start_ns = np.array([operation.start_ns for operation in timed], np.int64)
+    end_ns = start_ns + np.array([operation.duration_ns for operation in timed], np.int64)
 
     def words(values: list[str]) -> Words:
         known = {name: at for at, name in enumerate(dict.fromkeys(values))}
@@ -158,17 +160,17 @@ def _add_times(reading: Reading, trace: Trace) -> None:
     rows = len(timed)
     reading.operation_columns = {
         "step": np.ones(rows, np.int64),
-        "kind": words([one.name for one in timed]),
-        "role": words([one.role for one in timed]),
+        "kind": words([operation.name for operation in timed]),
+        "role": words([operation.role for operation in timed]),
         "start_ns": start_ns,
         "end_ns": end_ns,
-        "group": words([one.group if one.role == "collective" else "" for one in timed]),
-        "peer": np.array([one.peer for one in timed], np.int64),
+        "group": words([operation.group if operation.role == "collective" else "" for operation in timed]),
+        "peer": np.array([operation.peer for operation in timed], np.int64),
     }
-    made: dict[str, Any] = {name: np.zeros(1, np.int64) for name in names_of(Step)}
-    made |= {name: np.zeros(1, bool) for name in ("warmup", "accumulated", "skipped", "told")}
+    columns: dict[str, Any] = {name: np.zeros(1, np.int64) for name in names_of(Step)}
+    columns |= {name: np.zeros(1, bool) for name in ("warmup", "accumulated", "skipped", "told")}
     begin, end = start_ns.min(keepdims=True), end_ns.max(keepdims=True)
-    reading.step_columns = made | {
+    reading.step_columns = columns | {
         "number": np.ones(1, np.int64),
         "begin_ns": begin,
         "end_ns": end,
@@ -202,26 +204,26 @@ def _of_json(source: Source) -> Trace:
         if name.startswith("[pytorch|profiler"):
             continue
         above = whole_number(node.get("ctrl_deps", node.get("ctrl_parent")))
-        made = Node(number, name, [above] if above else [])
+        operation = Node(number, name, [above] if above else [])
         attributes = {
             word(each.get("name")): each.get("value") for each in node.get("attrs") or [] if isinstance(each, dict)
         }
         if match := COMMUNICATION.match(name):
-            made.layer, made.name = LIBRARIES.get(match[1], Layer.NCCL), match[2]
-            made.role = "send" if "send" in match[2] else "receive" if "recv" in match[2] else "collective"
-            made.group, made.bytes = word(attributes.get("pg_name")) or group, _bytes(node.get("inputs"))
-        trace.nodes.append(made)
+            operation.layer, operation.name = LIBRARIES.get(match[1], Layer.NCCL), match[2]
+            operation.role = "send" if "send" in match[2] else "receive" if "recv" in match[2] else "collective"
+            operation.group, operation.bytes = word(attributes.get("pg_name")) or group, _bytes(node.get("inputs"))
+        trace.nodes.append(operation)
     return trace
 
 
 def _take_groups(trace: Trace, node: Object) -> None:
     """The process groups that the trace begins with, as JSON in a value."""
     try:
-        told = json.loads(node["inputs"]["values"][0])
-        for one in told[:100_000]:
-            name, ranks = word(one.get("pg_name"), 100), one.get("ranks") or []
+        groups = json.loads(node["inputs"]["values"][0])
+        for entry in groups[:100_000]:
+            name, ranks = word(entry.get("pg_name"), 100), entry.get("ranks") or []
             identity = f"{name}:{[int(rank) for rank in ranks]}"[:200]
-            trace.groups[name] = Group(name, identity, size=whole_number(one.get("group_size")) or len(ranks) or None)
+            trace.groups[name] = Group(name, identity, size=whole_number(entry.get("group_size")) or len(ranks) or None)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError):
         trace.notes.append("the list of its process groups could not be read")
 
@@ -266,13 +268,13 @@ def _of_chakra(source: Source) -> Trace:
 
 def _without_empty_times(trace: Trace) -> Trace:
     """What is 0 in all nodes was not recorded."""
-    if not any(one.duration_ns for one in trace.nodes):
-        for one in trace.nodes:
-            one.duration_ns = None
+    if not any(node.duration_ns for node in trace.nodes):
+        for node in trace.nodes:
+            node.duration_ns = None
         trace.notes.append("no node of this Chakra trace has a duration: order, sizes and dependencies only")
-    if not any(one.start_ns for one in trace.nodes):
-        for one in trace.nodes:
-            one.start_ns = None
+    if not any(node.start_ns for node in trace.nodes):
+        for node in trace.nodes:
+            node.start_ns = None
         trace.notes.append("no node of this Chakra trace has a time at which it started: no events, no what-if")
     return trace
 
@@ -284,11 +286,11 @@ def _chakra_version(message: bytes) -> tuple[str, int | None]:
         if number == 1:
             version = text(value, 40)
         elif number == 2 and not isinstance(value, int):
-            name, told = _attribute(value)
-            attributes[name] = told
+            name, stated = _attribute(value)
+            attributes[name] = stated
     schema, pid = attributes.get("schema"), attributes.get("pid")
-    told = f"of PyTorch's {schema}" if isinstance(schema, str) else ""
-    return version or told, pid if isinstance(pid, int) else None
+    stated = f"of PyTorch's {schema}" if isinstance(schema, str) else ""
+    return version or stated, pid if isinstance(pid, int) else None
 
 
 def _of_workload_graph(source: Source, nodes: list[Any]) -> Trace:
@@ -301,7 +303,7 @@ def _of_workload_graph(source: Source, nodes: list[Any]) -> Trace:
         if number is None:
             raise source.bad(f"node {place} has no Id")
         before = [*_numbers(node.get("ctrlDeps", node.get("ctrl_deps"))), *_numbers(node.get("data_deps"))]
-        made = Node(
+        operation = Node(
             number,
             word(node.get("Name"), 200),
             before,
@@ -310,57 +312,61 @@ def _of_workload_graph(source: Source, nodes: list[Any]) -> Trace:
         )
         kind = whole_number(node.get("NodeType")) or 0
         if kind != METADATA:
-            _tell_communication(trace, made, kind, node)
-            trace.nodes.append(made)
+            _tell_communication(trace, operation, kind, node)
+            trace.nodes.append(operation)
     return _without_empty_times(trace)
 
 
 def _numbers(value: Any) -> list[int]:
-    told = [whole_number(one) for one in value] if isinstance(value, list) else []
-    return [one for one in told if one is not None]
+    numbers = [whole_number(item) for item in value] if isinstance(value, list) else []
+    return [item for item in numbers if item is not None]
 
 
 def _chakra_node(trace: Trace, message: bytes) -> Node | None:
-    found: dict[int, Any] = {}
+    fields_of: dict[int, Any] = {}
     before: list[int] = []
     attributes: dict[str, Any] = {}
     for number, value in fields(message):
         if number in (4, 5):
             before += packed(value) if isinstance(value, bytes) else [value]
         elif number == 10:
-            name, told = _attribute(value)
-            attributes[name] = told
+            name, attribute = _attribute(value)
+            attributes[name] = attribute
         else:
-            found[number] = value
-    kind = found.get(3, 0)
+            fields_of[number] = value
+    kind = fields_of.get(3, 0)
     if kind == METADATA:
         return None
-    name = text(found.get(2, b""), 200)
-    made = Node(
-        int(found.get(1, 0)), name, before, start_ns=int(found.get(6, 0)) * US, duration_ns=int(found.get(7, 0)) * US
+    name = text(fields_of.get(2, b""), 200)
+    node = Node(
+        int(fields_of.get(1, 0)),
+        name,
+        before,
+        start_ns=int(fields_of.get(6, 0)) * US,
+        duration_ns=int(fields_of.get(7, 0)) * US,
     )
-    _tell_communication(trace, made, kind, attributes)
-    return made
+    _tell_communication(trace, node, kind, attributes)
+    return node
 
 
-def _tell_communication(trace: Trace, made: Node, kind: int, attributes: dict[str, Any]) -> None:
+def _tell_communication(trace: Trace, node: Node, kind: int, attributes: dict[str, Any]) -> None:
     """What a node of communication says more; the call on the CPU that only enqueues one is none itself."""
     is_call = attributes.get("is_cpu_op") and not {"comm_type", "comm_size"} & attributes.keys()
     if kind not in ROLES or is_call:
         return
-    made.role, made.layer = ROLES[kind], Layer.NCCL
+    node.role, node.layer = ROLES[kind], Layer.NCCL
     size = whole_number(attributes.get("comm_size"))
-    made.bytes = min(size, 2**62) if size is not None else None
-    made.group = str(attributes.get("pg_name", ""))[:100] or ("all ranks" if kind == 7 else "")
+    node.bytes = min(size, 2**62) if size is not None else None
+    node.group = str(attributes.get("pg_name", ""))[:100] or ("all ranks" if kind == 7 else "")
     code = attributes.get("comm_type")
     if kind == 7 and isinstance(code, int) and 0 <= code < len(COLLECTIVES):
-        made.name = COLLECTIVES[code]
+        node.name = COLLECTIVES[code]
     if kind != 7:  # the n-th from one rank to another is the n-th there, of each tag
-        made.name = f"{'send' if kind == 5 else 'recv'} tag {attributes.get('comm_tag', 0)}"[:200]
+        node.name = f"{'send' if kind == 5 else 'recv'} tag {attributes.get('comm_tag', 0)}"[:200]
         peer = attributes.get("comm_dst" if kind == 5 else "comm_src")
-        made.peer = peer if isinstance(peer, int) else -1
+        node.peer = peer if isinstance(peer, int) else -1
     if kind == 7:
-        trace.groups.setdefault(made.group, Group(made.group, made.group))
+        trace.groups.setdefault(node.group, Group(node.group, node.group))
 
 
 def _messages(data: bytes) -> Iterator[bytes]:
@@ -380,14 +386,14 @@ WHOLE, ZIGZAG, TEXT = (7, 9, 11, 13, 27), (15, 17), 29
 def _attribute(message: bytes) -> tuple[str, Any]:
     """Name and value of an attribute, where it is a single whole number or a text."""
     name = ""
-    told: Any = None
+    attribute: Any = None
     for number, value in fields(message):
         if number == 1:
             name = text(value, 100)
         elif number in WHOLE and isinstance(value, int):
-            told = value - 2**64 if value >= 2**63 else value
+            attribute = value - 2**64 if value >= 2**63 else value
         elif number in ZIGZAG and isinstance(value, int):
-            told = (value >> 1) ^ -(value & 1)
+            attribute = (value >> 1) ^ -(value & 1)
         elif number == TEXT and isinstance(value, bytes):
-            told = value.decode("utf-8", "replace")[:100]
-    return name, told
+            attribute = value.decode("utf-8", "replace")[:100]
+    return name, attribute

@@ -64,13 +64,13 @@ def _content(source: Source) -> Object:
 
 
 def _groups(config: Any) -> dict[str, Group]:
-    found: dict[str, Group] = {}
+    groups: dict[str, Group] = {}
     for name, about in (config if isinstance(config, dict) else {}).items():
         about = about if isinstance(about, dict) else {}
         ranks = [int(rank) for rank in re.findall(r"\d{1,9}", str(about.get("ranks", ""))[: 10**6])]
         label = _label(name, word(about.get("desc")))
-        found[name] = Group(label, f"{name}:{ranks}"[:200], size=len(ranks) or None)
-    return found
+        groups[name] = Group(label, f"{name}:{ranks}"[:200], size=len(ranks) or None)
+    return groups
 
 
 def _label(name: str, description: str) -> str:
@@ -95,11 +95,11 @@ def _take(dump: Dump, entry: Any, place: int) -> None:
     size = size_class(sent) if sent is not None else None
     dump.sums.add(layer, name, ns, group.name, size, kind="progress", size_bytes=sent)
     group.collectives += not point_to_point
-    told = f"{name} {sequence} of {group.name}"
-    dump.problems += [f"{where}, {told}: {text}" for text in _problems(entry, created, completed)]
-    _follow(dump, (group.name, point_to_point), sequence, f"{where}, {told}")
+    label = f"{name} {sequence} of {group.name}"
+    dump.problems += [f"{where}, {label}: {text}" for text in _problems(entry, created, completed)]
+    _follow(dump, (group.name, point_to_point), sequence, f"{where}, {label}")
     if word(entry.get("state")) in ("scheduled", "started"):
-        dump.waiting.append(f"{told} ({entry['state']})")
+        dump.waiting.append(f"{label} ({entry['state']})")
 
 
 def _operation(profiling_name: str) -> tuple[str, str]:
@@ -142,12 +142,12 @@ def _problems(entry: Object, created: int, completed: int | None) -> Iterator[st
         yield f"its state is {state}, but it has {'a' if completed else 'no'} time of completion"
 
 
-def _follow(dump: Dump, key: tuple[str, bool], sequence: int | None, told: str) -> None:
+def _follow(dump: Dump, key: tuple[str, bool], sequence: int | None, label: str) -> None:
     """In one group the numbers of collectives never fall (a coalesced batch shares one)."""
     if sequence is None:
         return
     if sequence < dump.last.get(key, 0):
-        dump.problems.append(f"{told}: comes after number {dump.last[key]}")
+        dump.problems.append(f"{label}: comes after number {dump.last[key]}")
     dump.last[key] = sequence
 
 
@@ -170,9 +170,9 @@ def _reading(dump: Dump, content: Object, entries: list[Any]) -> Reading:
 
 
 def _status_problems(status: Any) -> Iterator[str]:
-    for name, one in (status if isinstance(status, dict) else {}).items():
+    for name, state in (status if isinstance(status, dict) else {}).items():
         keys = ("last_completed_collective", "last_started_collective", "last_enqueued_collective")
-        numbers = [whole_number(one.get(key)) for key in keys] if isinstance(one, dict) else []
+        numbers = [whole_number(state.get(key)) for key in keys] if isinstance(state, dict) else []
         known = [number for number in numbers if number is not None]  # -1: none yet
         if known != sorted(known):
             yield f"group {str(name)[:50]}: completed, started and enqueued are {known}: not in order"

@@ -58,50 +58,50 @@ def read(source: Source) -> Iterator[Reading]:
         facts.rank, facts.rank_source = 0, "Horovod writes its timeline on rank 0"
     objects = Objects(source)
     continues = False
-    for one in objects:
-        _take(timeline, one, objects.line)
+    for event in objects:
+        _take(timeline, event, objects.line)
         if len(timeline.events) >= FLUSH:
             yield Reading(facts, continues, events=timeline.events)
             timeline.events, continues = [], True
     yield _last(timeline, facts, continues, objects.cut_off)
 
 
-def _take(timeline: HorovodTimeline, one: Object, line: int) -> None:
-    phase = word(one.get("ph"))
+def _take(timeline: HorovodTimeline, event: Object, line: int) -> None:
+    phase = word(event.get("ph"))
     if phase == "M":
-        _describe(timeline, one)
+        _describe(timeline, event)
         return
-    ts_us = whole_number(one.get("ts"))
+    ts_us = whole_number(event.get("ts"))
     if ts_us is None or ts_us > 2**52:
         raise timeline.source.bad("an event without a time", line)
     if phase in ("i", "I"):
-        timeline.sums.add(Layer.HOROVOD, word(one.get("name")), 0)
+        timeline.sums.add(Layer.HOROVOD, word(event.get("name")), 0)
         return
-    tensor = _tensor(timeline, one, line)
+    tensor = _tensor(timeline, event, line)
     if ts_us < tensor.last_us:
         timeline.problems.append((line, f"{tensor.name}: time runs backwards by {tensor.last_us - ts_us} us"))
     tensor.last_us = ts_us
     if phase == "B":
-        _begin(timeline, tensor, word(one.get("name")), ts_us, line)
+        _begin(timeline, tensor, word(event.get("name")), ts_us, line)
     elif phase == "E":
-        _end(timeline, tensor, ts_us, _tensor_bytes(one.get("args")), line)
+        _end(timeline, tensor, ts_us, _tensor_bytes(event.get("args")), line)
     elif phase == "X":
-        _mark(timeline, tensor, word(one.get("name")), ts_us)
+        _mark(timeline, tensor, word(event.get("name")), ts_us)
 
 
-def _describe(timeline: HorovodTimeline, one: Object) -> None:
-    arguments = one.get("args")
-    if one.get("name") != "process_name" or not isinstance(arguments, dict):
+def _describe(timeline: HorovodTimeline, event: Object) -> None:
+    arguments = event.get("args")
+    if event.get("name") != "process_name" or not isinstance(arguments, dict):
         return
     start_us = whole_number(arguments.get("start_time_since_epoch_in_micros"))
     if start_us is not None and start_us < 2**52:
         timeline.start_us = start_us
     elif "name" in arguments:
-        _tensor(timeline, one, 0).name = word(arguments["name"])
+        _tensor(timeline, event, 0).name = word(arguments["name"])
 
 
-def _tensor(timeline: HorovodTimeline, one: Object, line: int) -> Tensor:
-    number = whole_number(one.get("pid"))
+def _tensor(timeline: HorovodTimeline, event: Object, line: int) -> Tensor:
+    number = whole_number(event.get("pid"))
     if number is None or len(timeline.tensors) > MAX_TENSORS:
         raise timeline.source.bad("an event of no tensor, or too many tensors", line or None)
     return timeline.tensors.setdefault(number, Tensor())
@@ -157,7 +157,7 @@ def _tensor_bytes(arguments: object) -> int | None:
 
 def _last(timeline: HorovodTimeline, facts: RankFacts, continues: bool, cut_off: bool) -> Reading:
     source = timeline.source
-    if not timeline.sums.found and not timeline.tensors:
+    if not timeline.sums.by_key and not timeline.tensors:
         raise source.bad("no event of a timeline in it")
     facts.world_size = max(timeline.ranks) + 1 if timeline.ranks else None
     facts.started_ns = timeline.ns(0) if timeline.start_us is not None else None

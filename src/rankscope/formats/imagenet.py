@@ -65,10 +65,10 @@ def read(source: Source) -> Iterator[Reading]:
             reading = Reading(reading.facts, continues=True)
     if not passes:
         raise source.bad("no progress line with a Time meter in it")
-    for one in passes:
-        if not one.mixed:
-            _count(reading, one)
-    reading.notes += [Note(_mixed(one), where=str(source)) for one in passes if one.mixed]
+    for epoch in passes:
+        if not epoch.mixed:
+            _count(reading, epoch)
+    reading.notes += [Note(_mixed(epoch), where=str(source)) for epoch in passes if epoch.mixed]
     yield reading
 
 
@@ -119,18 +119,18 @@ def _follow(current: Pass, name: str, at: int, now: Printed, mean: Printed) -> I
         yield f"{name}: a mean of {mean.value} after {done} iterations does not fit the last one's {now.value}"
 
 
-def _count(reading: Reading, one: Pass) -> None:
-    if one.counts_from is None:
+def _count(reading: Reading, epoch: Pass) -> None:
+    if epoch.counts_from is None:
         return  # the log begins in the middle of the pass: how many iterations a mean covers is not known
-    for name, meter in one.meters.items():
+    for name, meter in epoch.meters.items():
         total_ns = float(meter.mean.value * S) * meter.iterations
-        told = (Layer.STEPS, NAMES[name], meter.iterations, total_ns, one.name)
+        figures = (Layer.STEPS, NAMES[name], meter.iterations, total_ns, epoch.name)
         # the wait for data is part of the iteration
         if name == "Data":
-            reading.range_tallies.append(RangeTally(*told, within="iteration"))
+            reading.range_tallies.append(RangeTally(*figures, within="iteration"))
         else:
-            reading.tallies.append(Tally(*told))
+            reading.tallies.append(Tally(*figures))
 
 
-def _mixed(one: Pass) -> str:
-    return f"{one.name}: several processes wrote their lines into this log; their means are not checked or summed"
+def _mixed(epoch: Pass) -> str:
+    return f"{epoch.name}: several processes wrote their lines into this log; their means are not checked or summed"

@@ -49,7 +49,7 @@ def read(source: Source) -> Iterator[Reading]:
 
 
 def _take(source: Source, imports: Imports, line: int, match: re.Match[str]) -> None:
-    depth, own, cumulative = len(match["depth"]) // 2, int(match["own"]), int(match["all"])
+    depth, own_us, cumulative = len(match["depth"]) // 2, int(match["own"]), int(match["all"])
     if depth > MAX_DEPTH or len(imports.modules) >= MAX_MODULES:
         raise source.bad("more or deeper imports than Python can do", line)
     place, inside_us, children = len(imports.modules), 0, 0
@@ -58,26 +58,26 @@ def _take(source: Source, imports: Imports, line: int, match: re.Match[str]) -> 
         name, child_own, child_all, _ = imports.modules[child]
         imports.modules[child] = (name, child_own, child_all, place)
         inside_us, children = inside_us + child_all, children + 1
-    imports.modules.append((match["name"].rstrip(), own, cumulative, -1))
+    imports.modules.append((match["name"].rstrip(), own_us, cumulative, -1))
     imports.open.append((depth, place))
-    _check(imports, line, match["name"], (own, cumulative, inside_us, children))
+    _check(imports, line, match["name"], (own_us, cumulative, inside_us, children))
 
 
 def _check(imports: Imports, line: int, name: str, times: tuple[int, int, int, int]) -> None:
-    own, cumulative, inside_us, children = times
-    if cumulative < own:
-        imports.problems.append((line, f"{name}: {own} us by itself are more than {cumulative} us in all"))
-    elif abs(own + inside_us - cumulative) > 1 + children:  # each figure is rounded to the microsecond
-        text = f"{name}: {own} us by itself and {inside_us} us in what it imports are not {cumulative} us"
+    own_us, cumulative, inside_us, children = times
+    if cumulative < own_us:
+        imports.problems.append((line, f"{name}: {own_us} us by itself are more than {cumulative} us in all"))
+    elif abs(own_us + inside_us - cumulative) > 1 + children:  # each figure is rounded to the microsecond
+        text = f"{name}: {own_us} us by itself and {inside_us} us in what it imports are not {cumulative} us"
         imports.problems.append((line, text))
 
 
 def _reading(source: Source, imports: Imports) -> Reading:
     facts = RankFacts(rank=source.hints.rank, source=str(source))
     reading = Reading(facts)
-    for name, own, cumulative, parent in imports.modules:
+    for name, own_us, cumulative, parent in imports.modules:
         within = imports.modules[parent][0] if parent >= 0 else ""
-        reading.tallies.append(Tally(Layer.IMPORT, name, 1, float(own * US), phase="imports"))
+        reading.tallies.append(Tally(Layer.IMPORT, name, 1, float(own_us * US), phase="imports"))
         reading.range_tallies.append(
             RangeTally(Layer.IMPORT, name, 1, float(cumulative * US), phase="imports", kind="whole", within=within)
         )

@@ -74,11 +74,11 @@ class Banner:
 
 def read(source: Source) -> Iterator[Reading]:
     """One reading for each banner: sums over its tasks, regions as attributed ranges."""
-    found = 0
+    banners = 0
     for banner in _banners(source):
-        found += 1
-        yield _reading(banner, source, "" if found == 1 else str(found))
-    if not found:
+        banners += 1
+        yield _reading(banner, source, "" if banners == 1 else str(banners))
+    if not banners:
         raise source.bad("no banner `##IPMv…####`")
 
 
@@ -148,11 +148,11 @@ def _reading(banner: Banner, source: Source, job: str) -> Reading:
     for part in banner.parts:
         for call in part.calls:
             layer = next((layer for start, layer in LAYERS if call.name.startswith(start)), Layer.IO)
-            told = (layer, call.name, call.calls, call.time_s * SECOND)
+            figures = (layer, call.name, call.calls, call.time_s * SECOND)
             if part.name:
-                reading.range_tallies.append(RangeTally(*told, within=part.name))
+                reading.range_tallies.append(RangeTally(*figures, within=part.name))
             else:
-                reading.tallies.append(Tally(*told))
+                reading.tallies.append(Tally(*figures))
     reading.notes = [Note(text, Severity.WARNING, source.at(line)) for line, text in _problems(banner)]
     if banner.tasks > 1:
         reading.notes.append(Note(f"these are sums over {banner.tasks} tasks, not those of one rank"))
@@ -184,12 +184,12 @@ def _problems(banner: Banner) -> Iterator[tuple[int, str]]:
         for name, four in (*part.fours.items(), *part.counts.items()):
             yield from _four_problems(name, four, banner.tasks)
         yield from _sum_problems(part)
-    whole = banner.parts[0].fours
-    if banner.comm_percent and "MPI" in whole and whole.get("wallclock", NONE).total:
+    totals = banner.parts[0].fours
+    if banner.comm_percent and "MPI" in totals and totals.get("wallclock", NONE).total:
         line, percent = banner.comm_percent
-        told = 100 * whole["MPI"].total / whole["wallclock"].total
-        if abs(told - percent) > 0.01 + 0.02 * percent:
-            yield line, f"%comm is {percent}, but MPI is {told:.2f} % of the wallclock"
+        share = 100 * totals["MPI"].total / totals["wallclock"].total
+        if abs(share - percent) > 0.01 + 0.02 * percent:
+            yield line, f"%comm is {percent}, but MPI is {share:.2f} % of the wallclock"
 
 
 NONE = Four(0, 0.0, 0.0, 0.0, 0.0, 1.0)
@@ -208,9 +208,9 @@ def _sum_problems(part: IpmRegion) -> Iterator[tuple[int, str]]:
     calls = [call for call in part.calls if call.name.startswith("MPI_")]
     if not calls:
         return
-    time_s, told = sum(call.time_s for call in calls), part.fours.get("MPI")
-    if told and time_s > told.total + 0.006 * (len(calls) + 1):
-        yield told.line, f"MPI: the calls add up to {time_s:.2f} s, the total says {told.total:.2f} s"
+    time_s, total = sum(call.time_s for call in calls), part.fours.get("MPI")
+    if total and time_s > total.total + 0.006 * (len(calls) + 1):
+        yield total.line, f"MPI: the calls add up to {time_s:.2f} s, the total says {total.total:.2f} s"
     count, counted = sum(call.calls for call in calls), part.counts.get("MPI")
     if counted and count != counted.total:
         yield counted.line, f"MPI: the calls add up to {count}, the total says {counted.total:.0f}"

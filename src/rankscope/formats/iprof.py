@@ -159,11 +159,11 @@ def share_of(row: Row) -> Fraction | None:
 def settled_totals(section: IprofSection) -> list[int]:
     """A total for each row that agrees with everything printed of it, as far as all of that can be true at once."""
     spans = [_by_average(row, section) or _total(row, section) for row in section.rows]
-    whole = _whole(section, spans)
-    if whole is None:
+    total = _whole(section, spans)
+    if total is None:
         return [span.at for span in spans]
-    shared = [_by_share(row, span, whole.at) for row, span in zip(section.rows, spans, strict=True)]
-    return settled(shared, Span(whole.at, whole.at, whole.at)) or [span.at for span in spans]
+    shared = [_by_share(row, span, total.at) for row, span in zip(section.rows, spans, strict=True)]
+    return settled(shared, Span(total.at, total.at, total.at)) or [span.at for span in spans]
 
 
 def _total(row: Row, section: IprofSection) -> Span:
@@ -178,23 +178,23 @@ def _by_average(row: Row, section: IprofSection) -> Span | None:
 
 def _whole(section: IprofSection, spans: list[Span]) -> Span | None:
     """What the sum of all rows can be, by the last line, by the rows, and by each row's share."""
-    whole: Span | None = added(spans)
-    if section.total is not None and whole is not None:
-        whole = whole.narrowed(quantity(section.total.total, section.units))
+    total: Span | None = added(spans)
+    if section.total is not None and total is not None:
+        total = total.narrowed(quantity(section.total.total, section.units))
     for row, span in zip(section.rows, spans, strict=True):
         share = share_of(row)
-        if whole is None or share is None or share <= HALF_PERCENT:
+        if total is None or share is None or share <= HALF_PERCENT:
             continue
         low, high = span.low / (share + HALF_PERCENT), span.high / (share - HALF_PERCENT)
-        whole = whole.narrowed(Span(int(low) + 1, whole.at, max(int(low) + 1, int(high))))
-    return whole
+        total = total.narrowed(Span(int(low) + 1, total.at, max(int(low) + 1, int(high))))
+    return total
 
 
-def _by_share(row: Row, span: Span, whole: int) -> Span:
+def _by_share(row: Row, span: Span, total_ns: int) -> Span:
     share = share_of(row)
     if share is None:
         return span
-    low, high = int(whole * (share - HALF_PERCENT)) + 1, int(whole * (share + HALF_PERCENT))
+    low, high = int(total_ns * (share - HALF_PERCENT)) + 1, int(total_ns * (share + HALF_PERCENT))
     return span.narrowed(Span(max(0, low), span.at, max(0, low, high))) or span
 
 
@@ -258,41 +258,41 @@ PREFIXES = (
 
 def json_readings(source: Source) -> Iterator[Reading]:
     """One reading for all processes, or one for each where the tally is by process."""
-    told = whole_object(source)
-    found: dict[tuple[str, int | None], Reading] = {}
+    document = whole_object(source)
+    readings_of: dict[tuple[str, int | None], Reading] = {}
     for kind in ("host", "device", "traffic"):
-        for level, part in _parts(told.get(kind)):
-            _add_json(kind, level, part, found, source)
-    if not found:
+        for level, part in _parts(document.get(kind)):
+            _add_json(kind, level, part, readings_of, source)
+    if not readings_of:
         raise source.bad("no tally under host, device or traffic")
-    yield from found.values()
+    yield from readings_of.values()
 
 
-def _parts(told: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+def _parts(value: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """The tallies of one kind: one, one for each level, and each perhaps a list by process."""
-    if isinstance(told, list):
-        yield from (("", part) for part in told if isinstance(part, dict))
-    elif isinstance(told, dict) and "data" in told:
-        yield "", told
-    elif isinstance(told, dict):
-        for level, below in told.items():
+    if isinstance(value, list):
+        yield from (("", part) for part in value if isinstance(part, dict))
+    elif isinstance(value, dict) and "data" in value:
+        yield "", value
+    elif isinstance(value, dict):
+        for level, below in value.items():
             for _, part in _parts(below) if isinstance(below, list) or "data" in (below or ()) else ():
                 yield str(level), part
 
 
 def _add_json(
-    kind: str, level: str, part: dict[str, Any], found: dict[tuple[str, int | None], Reading], source: Source
+    kind: str, level: str, part: dict[str, Any], readings: dict[tuple[str, int | None], Reading], source: Source
 ) -> None:
     host, pid = part.get("Hostname"), _whole_json(part.get("Process"))
     key = host if isinstance(host, str) else "", pid
-    if key not in found:
-        found[key] = Reading(RankFacts(host=key[0], pid=pid, versions="iprof", source=str(source)))
+    if key not in readings:
+        readings[key] = Reading(RankFacts(host=key[0], pid=pid, versions="iprof", source=str(source)))
     data = part.get("data")
     rows = data.items() if isinstance(data, dict) else ()
     group = "Device profiling" if kind == "device" else f"level {level}" if kind == "host" else f"traffic {level}"
     for name, row in rows:
         if name != "Total" and isinstance(row, dict):
-            _add_row(kind, group, str(name), row, _whole_json(part.get("Thread")) or 0, found[key], source)
+            _add_row(kind, group, str(name), row, _whole_json(part.get("Thread")) or 0, readings[key], source)
 
 
 def _add_row(
@@ -349,15 +349,15 @@ def read(source: Source) -> Iterator[Reading]:
     if SNIFF.match(source.head()):
         yield from json_readings(source)
         return
-    found, unread = 0, UnreadLines()
+    sections_read, unread = 0, UnreadLines()
     for profile in _profiles(source, unread):
-        found += 1
+        sections_read += 1
         for reading in _readings(profile, source):
-            reading.facts.job = "" if found == 1 else str(found)
+            reading.facts.job = "" if sections_read == 1 else str(sections_read)
             yield reading
-    if found and unread.count:
+    if sections_read and unread.count:
         yield Reading(reading.facts, continues=True, notes=unread.notes(source))
-    if not found:
+    if not sections_read:
         raise source.bad("no table `Name | Time | Time(%) | Calls | …` under a header line")
 
 
@@ -440,11 +440,11 @@ def _add(section: IprofSection, reading: Reading, source: Source) -> None:
             tally.total_ns = float(total)
             tally.min_ns, tally.max_ns = (float(span.at) if span else None for span in (least, most))
         reading.tallies.append(tally)
-    found = [*problems(section), *((line, "a line that cannot be read was skipped") for line in section.damaged)]
+    warnings = [*problems(section), *((line, "a line that cannot be read was skipped") for line in section.damaged)]
     if not KNOWN.match(section.title):
-        found.append((section.line, "a table under a heading that is not known; its calls are taken for the host's"))
+        warnings.append((section.line, "a table under a heading that is not known; its calls are taken for the host's"))
     reading.notes += [
-        Note(f"{section.title or 'no heading'}: {text}", Severity.WARNING, source.at(line)) for line, text in found
+        Note(f"{section.title or 'no heading'}: {text}", Severity.WARNING, source.at(line)) for line, text in warnings
     ]
 
 

@@ -60,10 +60,10 @@ class Objects:
             while (start := _next(text, place)) < len(text):
                 self.line += text.count("\n", place, start)
                 place = start
-                found = self._decoded(decode, text, place)
-                if found is None:
+                decoded = self._decoded(decode, text, place)
+                if decoded is None:
                     break
-                value, end = found
+                value, end = decoded
                 yield value
                 self.line += text.count("\n", place, end)
                 place = end
@@ -183,19 +183,19 @@ class TraceStream(Generic[T]):
 
     def _pieces(self) -> Iterator[bytes]:
         """Blocks of the file; one that breaks off ends early and is not an error, since traces of crashes do."""
-        kept: list[bytes] = []
+        buffer: list[bytes] = []
         size = 0
         try:
             for piece in self.source.blocks(PIECE_BYTES):
-                kept.append(piece)
+                buffer.append(piece)
                 size += len(piece)
                 if size >= BLOCK_BYTES:
-                    yield b"".join(kept)
-                    kept, size = [], 0
+                    yield b"".join(buffer)
+                    buffer, size = [], 0
         except BadFile as problem:
             self.broken = str(problem).removeprefix(f"{self.source}: ")
-        if kept:
-            yield b"".join(kept)
+        if buffer:
+            yield b"".join(buffer)
 
     def _take_before(self, pieces: Iterator[bytes]) -> bytes:
         """Read up to the first event; what is returned is the beginning of the events."""

@@ -23,7 +23,7 @@ from rankscope.formats.kineto_events import (
     take_facts,
     text,
     unnamed_group,
-    whole,
+    whole_number,
 )
 from rankscope.formats.source import Source
 from rankscope.model.gpu import DeviceTotals
@@ -120,7 +120,7 @@ class KinetoTrace:
         self.facts.rank = self.source.hints.rank
         self.facts.rank_source = "" if self.facts.rank is None else "--rank"
         take_facts(self.facts, members)
-        told_ns = whole(members.get("baseTimeNanoseconds"))
+        told_ns = whole_number(members.get("baseTimeNanoseconds"))
         self.base_ns = self._base_at_end(events) if told_ns is None else min(max(told_ns, 0), LARGEST_BASE_NS)
 
     def _base_at_end(self, events: Sequence[TraceEvent]) -> int:
@@ -128,12 +128,12 @@ class KinetoTrace:
         times = nanoseconds([event.ts for event in events[:100] if event.dur is not None])
         if not len(times) or int(times.max()) >= UNIX_FROM_US * 1000:
             return 0
-        found = BASE.findall(_end_of(self.source))
-        if not found:
+        bases = BASE.findall(_end_of(self.source))
+        if not bases:
             self.notes.append(
                 Note("times do not count from 1970, and their origin is not given", where=str(self.source))
             )
-        return min(int(found[-1]), LARGEST_BASE_NS) if found else 0
+        return min(int(bases[-1]), LARGEST_BASE_NS) if bases else 0
 
     def reading(self, events: Sequence[TraceEvent]) -> Reading:
         spans = self._spans(events)
@@ -141,10 +141,10 @@ class KinetoTrace:
         good = np.flatnonzero((columns.start_ns != NO_TIME) & (columns.end_ns >= columns.start_ns))
         self._count(columns, good)
         self.unnamed.update(name for name in UNNAMED.values() if name in columns.group.values)
-        made = Reading(self.facts, continues=self.readings > 0)
-        made.event_columns = columns.event_columns(good) if len(good) else {}
+        reading = Reading(self.facts, continues=self.readings > 0)
+        reading.event_columns = columns.event_columns(good) if len(good) else {}
         self.readings += 1
-        return made
+        return reading
 
     def _spans(self, events: Sequence[TraceEvent]) -> list[TraceEvent]:
         for event in events:
@@ -166,7 +166,7 @@ class KinetoTrace:
             self._take_metadata(event)
 
     def _take_metadata(self, event: TraceEvent) -> None:
-        pid = whole(event.pid)
+        pid = whole_number(event.pid)
         if event.args is None or pid is None:
             return
         if event.name == "process_labels" and event.args.labels == "CPU":
@@ -194,11 +194,11 @@ class KinetoTrace:
             self.begin(stream.before, [])
         take_facts(self.facts, stream.after)
         self._complain(stream)
-        made = Reading(self.facts, continues=self.readings > 0, notes=self.notes)
-        made.devices = list(self.memory.values())
+        reading = Reading(self.facts, continues=self.readings > 0, notes=self.notes)
+        reading.devices = list(self.memory.values())
         groups = groups_of(stream.before, self.facts.rank) + groups_of(stream.after, self.facts.rank)
-        made.groups = groups + [unnamed_group(name, groups, self.facts) for name in sorted(self.unnamed)]
-        return made
+        reading.groups = groups + [unnamed_group(name, groups, self.facts) for name in sorted(self.unnamed)]
+        return reading
 
     def _complain(self, stream: TraceStream[TraceEvent]) -> None:
         if stream.broken:
@@ -226,11 +226,11 @@ class KinetoTrace:
             outside = f"{max(early_ns, 0) / 1e9:.3f} s before and {max(late_ns, 0) / 1e9:.3f} s after"
             self._warn(f"events lie up to {outside} what the profiler recorded ({length_ns / 1e9:.3f} s)")
 
-    def _warn(self, told: str) -> None:
-        self.notes.append(Note(told, Severity.WARNING, str(self.source)))
+    def _warn(self, message: str) -> None:
+        self.notes.append(Note(message, Severity.WARNING, str(self.source)))
 
-    def _tell(self, told: str) -> None:
-        self.notes.append(Note(told, where=str(self.source)))
+    def _tell(self, message: str) -> None:
+        self.notes.append(Note(message, where=str(self.source)))
 
 
 def _end_of(source: Source) -> bytes:

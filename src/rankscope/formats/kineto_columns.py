@@ -18,7 +18,7 @@ from rankscope.formats.kineto_events import (
     integers,
     nanoseconds,
     text,
-    whole,
+    whole_number,
 )
 from rankscope.formats.nccl_kernels import nccl_operation
 from rankscope.model.records import Layer
@@ -50,7 +50,7 @@ def group_of(arguments: Arguments) -> str:
 def bytes_of(arguments: Arguments) -> int | None:
     """What this rank gives to the collective (of one that only receives: what it gets)."""
     width = element_bytes(text(arguments.dtype))
-    elements = whole(arguments.in_elements) or whole(arguments.out_elements)
+    elements = whole_number(arguments.in_elements) or whole_number(arguments.out_elements)
     return width * elements if width is not None and elements is not None and 0 <= elements < 2**58 else None
 
 
@@ -155,11 +155,11 @@ def columns_of(spans: Sequence[TraceEvent], base_ns: int) -> KinetoColumns:
     arguments = [span.args or NO_ARGUMENTS for span in spans]
     names = WordNumbers().column([span.name for span in spans])
     categories = WordNumbers().column([span.cat for span in spans])
-    categories.values = [OLD_CATEGORIES.get(one, one) for one in categories.values]
+    categories.values = [OLD_CATEGORIES.get(category, category) for category in categories.values]
     pairs = Pairs.of(names, categories)
     start_ns, length_ns = nanoseconds([span.ts for span in spans]), nanoseconds([span.dur for span in spans])
     timed = (start_ns != NO_TIME) & (length_ns != NO_TIME)
-    made = KinetoColumns(
+    columns = KinetoColumns(
         layers_of(pairs),
         names,
         np.where(timed, start_ns + base_ns, NO_TIME),
@@ -175,9 +175,9 @@ def columns_of(spans: Sequence[TraceEvent], base_ns: int) -> KinetoColumns:
         pairs.where(_is_pageable),
         _no_words(len(spans)),
     )
-    _fill_gpu(made, spans, arguments)
-    _fill_steps(made)
-    return _with_collectives(made, arguments)
+    _fill_gpu(columns, spans, arguments)
+    _fill_steps(columns)
+    return _with_collectives(columns, arguments)
 
 
 def _no_words(rows: int) -> Words:
@@ -197,7 +197,9 @@ class Pairs:
         pairs, codes = np.unique(categories.codes.astype(np.int64) << 32 | names.codes, return_inverse=True)
         listed = pairs.tolist()
         return cls(
-            [categories.values[one >> 32] for one in listed], [names.values[one & 0xFFFFFFFF] for one in listed], codes
+            [categories.values[code >> 32] for code in listed],
+            [names.values[code & 0xFFFFFFFF] for code in listed],
+            codes,
         )
 
     def where(self, wanted: Callable[[str, str], bool]) -> Any:
@@ -259,7 +261,7 @@ def _set_words(column: Words, rows: Ints, words: Iterable[str]) -> None:
 def _fill_steps(columns: KinetoColumns) -> None:
     rows = rows_in(columns, "step")
     numbers = (columns.name.values[code].removeprefix(STEP) for code in columns.name.codes[rows].tolist())
-    columns.sequence[rows] = [int(one) if one.isdecimal() and len(one) < 19 else ABSENT for one in numbers]
+    columns.sequence[rows] = [int(digits) if digits.isdecimal() and len(digits) < 19 else ABSENT for digits in numbers]
 
 
 def _with_collectives(columns: KinetoColumns, arguments: Sequence[Arguments]) -> KinetoColumns:
@@ -268,26 +270,32 @@ def _with_collectives(columns: KinetoColumns, arguments: Sequence[Arguments]) ->
         dtype, size = recorded_input(arguments[row])
         columns.bytes[row] = ABSENT if size is None else size
         _set_words(columns.dtype, np.array([row]), [dtype])
-    told = np.array([row for row, argument in enumerate(arguments) if argument.collective is not None], np.int64)
+    described = np.array([row for row, argument in enumerate(arguments) if argument.collective is not None], np.int64)
     on_device = rows_in(columns, Layer.GPU)
     operations = [nccl_operation(name) if "nccl" in name else ("", "") for name in columns.name.values]
     of_nccl = np.array([bool(operation) for operation, _ in operations], bool)
-    kernels = np.union1d(told[np.isin(told, on_device)], on_device[of_nccl[columns.name.codes[on_device]]])
-    if not len(told) and not len(kernels):
+    kernels = np.union1d(described[np.isin(described, on_device)], on_device[of_nccl[columns.name.codes[on_device]]])
+    if not len(described) and not len(kernels):
         return _named_groups(columns)
     rows = len(columns.start_ns)
-    made = _appended(columns, kernels)
-    new = np.arange(rows, len(made.start_ns))
+    extended = _appended(columns, kernels)
+    new = np.arange(rows, len(extended.start_ns))
     place = dict(zip(kernels.tolist(), new.tolist(), strict=True))
-    _set_words(made.layer, new, [Layer.NCCL] * len(new))
+    _set_words(extended.layer, new, [Layer.NCCL] * len(new))
     named = [operations[code] for code in columns.name.codes[kernels].tolist()]
     _set_words(
-        made.name, new, [text(arguments[row].collective) or one[0] for row, one in zip(kernels, named, strict=True)]
+        extended.name,
+        new,
+        [text(arguments[row].collective) or words[0] for row, words in zip(kernels, named, strict=True)],
     )
-    _set_words(made.group, new, [""] * len(new))
-    _set_words(made.algorithm, new, [" ".join(one).strip() for one in named])
-    _tell(made, np.array([place.get(row, row) for row in told.tolist()], np.int64), [arguments[row] for row in told])
-    return _named_groups(made)
+    _set_words(extended.group, new, [""] * len(new))
+    _set_words(extended.algorithm, new, [" ".join(words).strip() for words in named])
+    _tell(
+        extended,
+        np.array([place.get(row, row) for row in described.tolist()], np.int64),
+        [arguments[row] for row in described],
+    )
+    return _named_groups(extended)
 
 
 def _named_groups(columns: KinetoColumns) -> KinetoColumns:
@@ -305,9 +313,12 @@ def _appended(columns: KinetoColumns, rows: Ints) -> KinetoColumns:
     return KinetoColumns(*(_rows(getattr(columns, name), order) for name in KinetoColumns.__slots__))
 
 
-def _tell(columns: KinetoColumns, rows: Ints, told: Sequence[Arguments]) -> None:
-    sizes, numbers = [bytes_of(arguments) for arguments in told], [whole(arguments.sequence) for arguments in told]
+def _tell(columns: KinetoColumns, rows: Ints, described: Sequence[Arguments]) -> None:
+    sizes, numbers = (
+        [bytes_of(arguments) for arguments in described],
+        [whole_number(arguments.sequence) for arguments in described],
+    )
     columns.bytes[rows] = [ABSENT if size is None else size for size in sizes]
     columns.sequence[rows] = [ABSENT if number is None else number for number in numbers]
-    _set_words(columns.group, rows, [group_of(arguments) for arguments in told])
-    _set_words(columns.dtype, rows, [text(arguments.dtype) for arguments in told])
+    _set_words(columns.group, rows, [group_of(arguments) for arguments in described])
+    _set_words(columns.dtype, rows, [text(arguments.dtype) for arguments in described])

@@ -35,7 +35,7 @@ MOST_GROUPS, MOST_LETTERS = 10_000, 1_000
 def take_facts(facts: RankFacts, members: Mapping[str, Any]) -> None:
     """Add what these members say."""
     info = _mapping(members.get("distributedInfo"))
-    rank, world_size = whole(info.get("rank")), whole(info.get("world_size"))
+    rank, world_size = whole_number(info.get("rank")), whole_number(info.get("world_size"))
     if rank is not None and facts.rank is None:
         facts.rank, facts.rank_source = rank, "distributedInfo"
     facts.world_size = world_size if world_size is not None else facts.world_size
@@ -49,7 +49,7 @@ def groups_of(members: Mapping[str, Any], rank: int | None) -> list[Group]:
     configured = _mapping(members.get("distributedInfo")).get("pg_config")
     if not isinstance(configured, list):
         return []
-    return [_group(one, rank) for one in configured[:MOST_GROUPS] if isinstance(one, dict)]
+    return [_group(group, rank) for group in configured[:MOST_GROUPS] if isinstance(group, dict)]
 
 
 MEMORY, CPU = "[memory]", 0  # name of an event, and a device's type
@@ -57,17 +57,17 @@ MEMORY, CPU = "[memory]", 0  # name of an event, and a device's type
 
 def add_memory(devices: dict[int, DeviceTotals], arguments: Arguments) -> None:
     """Add what torch's caching allocator tells of one allocation or release: it is a pool of the device's memory."""
-    device, size = whole(arguments.memory_device), whole(arguments.memory_bytes)
-    kind = whole(arguments.memory_device_type)
+    device, size = whole_number(arguments.memory_device), whole_number(arguments.memory_bytes)
+    kind = whole_number(arguments.memory_device_type)
     if kind is None or kind == CPU or device is None or size is None or not 0 <= device < MOST_GROUPS:
         return
-    one = devices.setdefault(device, DeviceTotals(device))
-    one.pool_allocations += size > 0
-    one.pool_releases += size < 0
-    one.pool_used_bytes = max(0, whole(arguments.memory_allocated) or 0)
-    one.pool_bytes = max(0, whole(arguments.memory_reserved) or 0)
-    one.pool_used_peak_bytes = max(one.pool_used_peak_bytes, one.pool_used_bytes)
-    one.pool_peak_bytes = max(one.pool_peak_bytes, one.pool_bytes)
+    totals = devices.setdefault(device, DeviceTotals(device))
+    totals.pool_allocations += size > 0
+    totals.pool_releases += size < 0
+    totals.pool_used_bytes = max(0, whole_number(arguments.memory_allocated) or 0)
+    totals.pool_bytes = max(0, whole_number(arguments.memory_reserved) or 0)
+    totals.pool_used_peak_bytes = max(totals.pool_used_peak_bytes, totals.pool_used_bytes)
+    totals.pool_peak_bytes = max(totals.pool_peak_bytes, totals.pool_bytes)
 
 
 def unnamed_group(name: str, groups: Sequence[Group], facts: RankFacts) -> Group:
@@ -81,22 +81,22 @@ def unnamed_group(name: str, groups: Sequence[Group], facts: RankFacts) -> Group
 
 def _group(configured: Mapping[str, Any], rank: int | None) -> Group:
     listed = configured.get("ranks")
-    ranks = [one for one in listed if isinstance(one, int)] if isinstance(listed, list) else []
+    ranks = [rank_listed for rank_listed in listed if isinstance(rank_listed, int)] if isinstance(listed, list) else []
     name, about = text(configured.get("pg_name")), text(configured.get("pg_desc"))
     # several groups may have one description, as those of the rows of a mesh
     identity = " ".join(part for part in (about if about != "undefined" else "", name) if part)
     return Group(
         name,
         identity=identity,
-        size=whole(configured.get("pg_size")) or len(ranks) or None,
+        size=whole_number(configured.get("pg_size")) or len(ranks) or None,
         my_rank=ranks.index(rank) if rank in ranks else None,
     )
 
 
 def _devices(members: Mapping[str, Any]) -> str:
     listed = members.get("deviceProperties")
-    found = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    names = Counter(text(one.get("name")) for one in found)
+    devices = [device for device in listed if isinstance(device, dict)] if isinstance(listed, list) else []
+    names = Counter(text(device.get("name")) for device in devices)
     return ", ".join(f"{count} × {name}" for name, count in names.items() if name)
 
 
@@ -108,7 +108,7 @@ def _versions(members: Mapping[str, Any], info: Mapping[str, Any]) -> str:
 
 
 def _version(key: str, value: Any) -> str:
-    number = whole(value)
+    number = whole_number(value)
     if key in CUDA_CODED and number is not None:
         return f"{number // 1000}.{number % 1000 // 10}"
     return text(value)
@@ -118,7 +118,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def whole(value: Any) -> int | None:
+def whole_number(value: Any) -> int | None:
     """A number of a size that all tables can hold."""
     if isinstance(value, str) and value.isdecimal() and len(value) < 19:
         return int(value)
@@ -127,7 +127,7 @@ def whole(value: Any) -> int | None:
 
 def text(value: Any) -> str:
     """A word, or a number as one."""
-    number = None if isinstance(value, str) else whole(value)
+    number = None if isinstance(value, str) else whole_number(value)
     return value[:MOST_LETTERS] if isinstance(value, str) else "" if number is None else str(number)
 
 
@@ -194,13 +194,13 @@ def decode(block: bytes) -> list[TraceEvent]:
 def nanoseconds(times_us: Sequence[Any]) -> Ints:
     """Times in microseconds as whole nanoseconds; NO_TIME for what is none."""
     try:
-        found = np.array(times_us, None if times_us else np.int64)
+        times = np.array(times_us, None if times_us else np.int64)
     except (ValueError, OverflowError):  # lists among them
-        found = np.empty(0, object)
-    if found.dtype == np.int64 and (np.abs(found) < LARGEST_US).all():
-        return np.asarray(found * 1000, np.int64)
-    if found.dtype == np.float64 and (np.abs(found) < EXACT_BELOW_US).all():
-        return np.asarray(np.rint(found * 1000), np.int64)
+        times = np.empty(0, object)
+    if times.dtype == np.int64 and (np.abs(times) < LARGEST_US).all():
+        return np.asarray(times * 1000, np.int64)
+    if times.dtype == np.float64 and (np.abs(times) < EXACT_BELOW_US).all():
+        return np.asarray(np.rint(times * 1000), np.int64)
     return np.fromiter(map(_one_time, times_us), np.int64, len(times_us))
 
 

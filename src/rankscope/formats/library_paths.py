@@ -32,26 +32,26 @@ class _Segment:
 
 def told_directories(objects: Iterable[str]) -> dict[str, str]:
     """Which object's path names a directory: "RUNPATH of libtorch.so", for those that are still there to be read."""
-    found: dict[str, str] = {}
+    directories: dict[str, str] = {}
     for name in objects:
-        told = library_path(Path(name))
-        for directory in told.directories if told else ():
+        library = library_path(Path(name))
+        for directory in library.directories if library else ():
             place = os.path.normpath(directory)
-            found.setdefault(place, f"{told.kind if told else ''} of {os.path.basename(name)}")
-    return found
+            directories.setdefault(place, f"{library.kind if library else ''} of {os.path.basename(name)}")
+    return directories
 
 
 def library_path(path: Path) -> LibraryPath | None:
     """RUNPATH, which makes RPATH void, or RPATH; None where there is neither or the file is no 64-bit ELF file."""
     try:
         with path.open("rb") as file:
-            told = _dynamic_strings(file)
+            strings = _dynamic_strings(file)
     except (OSError, struct.error, ValueError):
         return None
     for kind in ("RUNPATH", "RPATH"):
-        if told.get(kind):
+        if strings.get(kind):
             origin = str(path.absolute().parent)
-            words = told[kind].replace("${ORIGIN}", origin).replace("$ORIGIN", origin)
+            words = strings[kind].replace("${ORIGIN}", origin).replace("$ORIGIN", origin)
             return LibraryPath(kind, tuple(word for word in words.split(":") if word))
     return None
 
@@ -82,11 +82,11 @@ def _segments(file: BinaryIO) -> list[_Segment]:
     if size < 56 or number > MOST_SEGMENTS:
         raise ValueError
     block = _at(file, table, size * number)
-    made = []
+    segments = []
     for at in range(number):
         kind, _, offset, address, _, file_bytes = struct.unpack_from("<IIQQQQ", block, at * size)
-        made.append(_Segment(kind, offset, address, file_bytes))
-    return made
+        segments.append(_Segment(kind, offset, address, file_bytes))
+    return segments
 
 
 def _offset(segments: list[_Segment], address: int) -> int | None:

@@ -77,7 +77,7 @@ DIGITS = 0.011  # numbers are printed with three digits; two of them may be off 
 
 def problems(
     tasks: Mapping[int, TaskTime],
-    whole: TaskTime | None,
+    total: TaskTime | None,
     timed: Mapping[CallSite, SiteTimes],
     sums: Mapping[tuple[str, int], SiteSum],
     sent: Mapping[CallSite, Sent],
@@ -86,8 +86,8 @@ def problems(
 ) -> Iterator[Problem]:
     """Line and text of everything that contradicts something else."""
     yield from _shares(tasks)
-    yield from _whole(tasks, whole)
-    yield from (problem for one in timed.values() for problem in _order(one))
+    yield from _whole(tasks, total)
+    yield from (problem for times in timed.values() for problem in _order(times))
     yield from _site_sums(timed, sums)
     yield from _task_sums(tasks, timed)
     yield from _messages(sent)
@@ -109,15 +109,15 @@ def _shares(tasks: Mapping[int, TaskTime]) -> Iterator[Problem]:
             yield task.line, f"task {rank}: {task.mpi_s} s of {task.app_s} s are not {task.percent} %"
 
 
-def _whole(tasks: Mapping[int, TaskTime], whole: TaskTime | None) -> Iterator[Problem]:
-    if whole is None or not tasks:
+def _whole(tasks: Mapping[int, TaskTime], total: TaskTime | None) -> Iterator[Problem]:
+    if total is None or not tasks:
         return
-    for name, summed, told in (
-        ("application", sum(float(task.app_s) for task in tasks.values()), whole.app_s),
-        ("MPI", sum(float(task.mpi_s) for task in tasks.values()), whole.mpi_s),
+    for name, summed, stated in (
+        ("application", sum(float(task.app_s) for task in tasks.values()), total.app_s),
+        ("MPI", sum(float(task.mpi_s) for task in tasks.values()), total.mpi_s),
     ):
-        if _differ(summed, float(told)):
-            yield whole.line, f"the {name} times of the tasks add up to {summed:.3g} s, the total says {told} s"
+        if _differ(summed, float(stated)):
+            yield total.line, f"the {name} times of the tasks add up to {summed:.3g} s, the total says {stated} s"
 
 
 def _order(site_times: SiteTimes) -> Iterator[Problem]:
@@ -134,22 +134,22 @@ def _site_sums(timed: Mapping[CallSite, SiteTimes], sums: Mapping[tuple[str, int
     """The line * of a callsite counts what its tasks count."""
     calls: dict[tuple[str, int], int] = defaultdict(int)
     time_ms: dict[tuple[str, int], float] = defaultdict(float)
-    for site, one in timed.items():
-        calls[site.call, site.number] += one.calls
-        time_ms[site.call, site.number] += one.calls * float(one.mean_ms)
-    for key, told in sums.items():
-        if calls[key] != told.calls:
-            yield told.line, f"{key[0]}, site {key[1]}: the tasks count {calls[key]} calls, the line * {told.calls}"
-        elif _differ(time_ms[key], told.calls * float(told.value)):
-            text = f"the tasks add up to {time_ms[key]:.3g} ms, {told.calls} calls of {told.value} ms to"
-            yield told.line, f"{key[0]}, site {key[1]}: {text} {told.calls * float(told.value):.3g} ms"
+    for site, times in timed.items():
+        calls[site.call, site.number] += times.calls
+        time_ms[site.call, site.number] += times.calls * float(times.mean_ms)
+    for key, stated in sums.items():
+        if calls[key] != stated.calls:
+            yield stated.line, f"{key[0]}, site {key[1]}: the tasks count {calls[key]} calls, the line * {stated.calls}"
+        elif _differ(time_ms[key], stated.calls * float(stated.value)):
+            text = f"the tasks add up to {time_ms[key]:.3g} ms, {stated.calls} calls of {stated.value} ms to"
+            yield stated.line, f"{key[0]}, site {key[1]}: {text} {stated.calls * float(stated.value):.3g} ms"
 
 
 def _task_sums(tasks: Mapping[int, TaskTime], timed: Mapping[CallSite, SiteTimes]) -> Iterator[Problem]:
     """The callsites of a task add up to its MPI time."""
     summed_s: dict[int, float] = defaultdict(float)
-    for site, one in timed.items():
-        summed_s[site.rank] += one.calls * float(one.mean_ms) / 1e3
+    for site, times in timed.items():
+        summed_s[site.rank] += times.calls * float(times.mean_ms) / 1e3
     for rank, total_s in summed_s.items():
         if rank not in tasks:
             continue
@@ -159,36 +159,44 @@ def _task_sums(tasks: Mapping[int, TaskTime], timed: Mapping[CallSite, SiteTimes
 
 
 def _messages(sent: Mapping[CallSite, Sent]) -> Iterator[Problem]:
-    for site, one in sent.items():
+    for site, messages in sent.items():
         name = f"{site.call}, site {site.number}, task {site.rank}"
-        if _differ(one.calls * float(one.mean), float(one.total), 0.5):
-            yield one.line, f"{name}: {one.calls} messages of {one.mean} bytes do not make {one.total}"
-        if float(one.least) > float(one.mean) * (1 + DIGITS) or float(one.mean) > float(one.most) * (1 + DIGITS):
-            yield one.line, f"{name}: the mean {one.mean} bytes is not between {one.least} and {one.most}"
+        if _differ(messages.calls * float(messages.mean), float(messages.total), 0.5):
+            yield (
+                messages.line,
+                f"{name}: {messages.calls} messages of {messages.mean} bytes do not make {messages.total}",
+            )
+        if float(messages.least) > float(messages.mean) * (1 + DIGITS) or float(messages.mean) > float(
+            messages.most
+        ) * (1 + DIGITS):
+            yield (
+                messages.line,
+                f"{name}: the mean {messages.mean} bytes is not between {messages.least} and {messages.most}",
+            )
 
 
 def _sent_sums(sent: Mapping[CallSite, Sent], sums: Mapping[tuple[str, int], SiteSum]) -> Iterator[Problem]:
     """The line * of a callsite's messages counts what its tasks count."""
     calls: dict[tuple[str, int], int] = defaultdict(int)
     total: dict[tuple[str, int], float] = defaultdict(float)
-    for site, one in sent.items():
-        calls[site.call, site.number] += one.calls
-        total[site.call, site.number] += float(one.total)
-    for key, told in sums.items():
-        if calls[key] != told.calls or _differ(total[key], float(told.value), 0.5):
+    for site, messages in sent.items():
+        calls[site.call, site.number] += messages.calls
+        total[site.call, site.number] += float(messages.total)
+    for key, stated in sums.items():
+        if calls[key] != stated.calls or _differ(total[key], float(stated.value), 0.5):
             text = f"the tasks sent {total[key]:.4g} bytes in {calls[key]} messages"
-            yield told.line, f"{key[0]}, site {key[1]}: {text}, the line * says {told.value} in {told.calls}"
+            yield stated.line, f"{key[0]}, site {key[1]}: {text}, the line * says {stated.value} in {stated.calls}"
 
 
 def _aggregates(timed: Mapping[CallSite, SiteTimes], sums: Mapping[tuple[str, int], SiteSum]) -> Iterator[Problem]:
     """The section Aggregate Time says of a callsite what its tasks add up to."""
     time_ms: dict[tuple[str, int], float] = defaultdict(float)
-    for site, one in timed.items():
-        time_ms[site.call, site.number] += one.calls * float(one.mean_ms)
-    for key, told in sums.items():
-        if _differ(time_ms[key], float(told.value), 0.01):
-            text = f"the tasks add up to {time_ms[key]:.3g} ms, the aggregate time is {told.value} ms"
-            yield told.line, f"{key[0]}, site {key[1]}: {text}"
+    for site, times in timed.items():
+        time_ms[site.call, site.number] += times.calls * float(times.mean_ms)
+    for key, stated in sums.items():
+        if _differ(time_ms[key], float(stated.value), 0.01):
+            text = f"the tasks add up to {time_ms[key]:.3g} ms, the aggregate time is {stated.value} ms"
+            yield stated.line, f"{key[0]}, site {key[1]}: {text}"
 
 
 # ---------------------------------------------------------------- mpip
@@ -244,11 +252,11 @@ class Report:
 
 def read(source: Source) -> Iterator[Reading]:
     """The readings of each report: one for each task."""
-    found = 0
+    reports = 0
     for report in _reports(source):
-        found += 1
+        reports += 1
         for reading in _readings(report, source):
-            reading.facts.job = "" if found == 1 else str(found)
+            reading.facts.job = "" if reports == 1 else str(reports)
             yield reading
 
 
@@ -271,7 +279,7 @@ def _readings(report: Report, source: Source) -> Iterator[Reading]:
     for timed in report.timed.values():
         by_rank[timed.site.rank].append(timed)
     sums = (report.timed_sums, report.sent, report.sent_sums, report.aggregates)
-    found = problems(report.tasks, report.all_tasks, report.timed, *sums)
+    warnings = problems(report.tasks, report.all_tasks, report.timed, *sums)
     for rank in ranks:
         reading = Reading(_facts(report, rank, len(ranks), source), tallies=_tallies(report, rank, by_rank[rank]))
         if rank == ranks[0]:
@@ -279,7 +287,7 @@ def _readings(report: Report, source: Source) -> Iterator[Reading]:
                 *(figure for figures in report.statistics.values() for figure in figures),
                 *(_figure(aggregate) for aggregate in report.aggregates.values() if not report.timed),
             ]
-            reading.notes = [Note(text, Severity.WARNING, source.at(line)) for line, text in found]
+            reading.notes = [Note(text, Severity.WARNING, source.at(line)) for line, text in warnings]
             reading.notes += _silence(report)
             for lines in (report.damaged, report.other, report.unread):
                 reading.notes += lines.notes(source)
@@ -335,8 +343,8 @@ def _task_row(report: Report, number: int, text: str) -> bool:
 def _timed_row(report: Report, number: int, text: str) -> bool:
     match = TIMED.match(text)
     if match and match[3] == "*":
-        whole = SiteSum(number, match[1], int(match[2]), int(match[4]), match[6])
-        return _once(report.timed_sums, (whole.call, whole.number), whole)
+        site_sum = SiteSum(number, match[1], int(match[2]), int(match[4]), match[6])
+        return _once(report.timed_sums, (site_sum.call, site_sum.number), site_sum)
     site = CallSite(match[1], int(match[2]), int(match[3])) if match else None
     if not match or not site:
         return False
@@ -346,8 +354,8 @@ def _timed_row(report: Report, number: int, text: str) -> bool:
 def _sent_row(report: Report, number: int, text: str) -> bool:
     match = SENT.match(text)
     if match and match[3] == "*":
-        whole = SiteSum(number, match[1], int(match[2]), int(match[4]), match[8])
-        return _once(report.sent_sums, (whole.call, whole.number), whole)
+        site_sum = SiteSum(number, match[1], int(match[2]), int(match[4]), match[8])
+        return _once(report.sent_sums, (site_sum.call, site_sum.number), site_sum)
     if not match:
         return False
     site = CallSite(match[1], int(match[2]), int(match[3]))
@@ -358,8 +366,8 @@ def _aggregate_row(report: Report, number: int, text: str) -> bool:
     match = AGGREGATE.match(text)
     if not match:
         return False
-    whole = SiteSum(number, match[1], int(match[2]), int(match[6]), match[3])
-    return _once(report.aggregates, (whole.call, whole.number), whole)
+    site_sum = SiteSum(number, match[1], int(match[2]), int(match[6]), match[3])
+    return _once(report.aggregates, (site_sum.call, site_sum.number), site_sum)
 
 
 def _statistic_row(report: Report, number: int, text: str) -> bool:

@@ -25,12 +25,12 @@ def summary_problems(profile: RankProfile) -> Iterator[Problem]:
         return
     yield from _missing(profile)
     by_rank = {task.rank: task for task in profile.tasks}
-    for which, told in profile.extremes.items():
-        yield from _contradiction(f"{which} communication time", told, by_rank.get(told.rank), COMM)
-        yield from _wrong_order(which, told, profile.tasks)
-    for what, told in profile.largest.items():
-        yield from _contradiction(f"largest {what}", told, by_rank.get(told.rank), COLUMNS[what])
-        yield from _not_largest(what, told, profile.tasks)
+    for which, stated in profile.extremes.items():
+        yield from _contradiction(f"{which} communication time", stated, by_rank.get(stated.rank), COMM)
+        yield from _wrong_order(which, stated, profile.tasks)
+    for what, stated in profile.largest.items():
+        yield from _contradiction(f"largest {what}", stated, by_rank.get(stated.rank), COLUMNS[what])
+        yield from _not_largest(what, stated, profile.tasks)
     for which, line in profile.own.items():
         if which in profile.extremes and profile.extremes[which].rank != profile.rank:
             text = f"rank {profile.rank} says it had the {which} communication time, the summary"
@@ -46,21 +46,21 @@ def _missing(profile: RankProfile) -> Iterator[Problem]:
         yield profile.tasks[0].line, f"the table of all ranks has {len(set(ranks))} of {profile.world_size} ranks"
 
 
-def _contradiction(what: str, told: Told, task: TaskLine | None, column: int) -> Iterator[Problem]:
+def _contradiction(what: str, stated: Told, task: TaskLine | None, column: int) -> Iterator[Problem]:
     if task is None:
-        yield told.line, f"{what} is given for rank {told.rank}, which the table of all ranks lacks"
-    elif not _of(task, column).meets(printed(told.value, UNIT)):
-        text = f"{what} of rank {told.rank} is {told.value}, but the table of all ranks (line {task.line})"
-        yield told.line, f"{text} says {task.numbers[column]}"
+        yield stated.line, f"{what} is given for rank {stated.rank}, which the table of all ranks lacks"
+    elif not _of(task, column).meets(printed(stated.value, UNIT)):
+        text = f"{what} of rank {stated.rank} is {stated.value}, but the table of all ranks (line {task.line})"
+        yield stated.line, f"{text} says {task.numbers[column]}"
 
 
 def _of(task: TaskLine, column: int) -> Span:
     return printed(task.numbers[column], UNIT)
 
 
-def _wrong_order(which: str, told: Told, tasks: list[TaskLine]) -> Iterator[Problem]:
-    value = printed(told.value, UNIT)
-    others = [_of(task, COMM) for task in tasks if task.rank != told.rank]
+def _wrong_order(which: str, stated: Told, tasks: list[TaskLine]) -> Iterator[Problem]:
+    value = printed(stated.value, UNIT)
+    others = [_of(task, COMM) for task in tasks if task.rank != stated.rank]
     surely_less = sum(1 for other in others if other.high < value.low)
     surely_more = sum(1 for other in others if other.low > value.high)
     # the lower of the two middle ones, or the upper: both are called the median
@@ -68,15 +68,15 @@ def _wrong_order(which: str, told: Told, tasks: list[TaskLine]) -> Iterator[Prob
     most_less = {"minimum": 0, "median": middle, "maximum": len(tasks)}[which]
     most_more = {"minimum": len(tasks), "median": middle, "maximum": 0}[which]
     if surely_less > most_less or surely_more > most_more:
-        text = f"rank {told.rank} is said to have the {which} communication time, {told.value} s, but"
-        yield told.line, f"{text} {surely_less} ranks have less and {surely_more} more"
+        text = f"rank {stated.rank} is said to have the {which} communication time, {stated.value} s, but"
+        yield stated.line, f"{text} {surely_less} ranks have less and {surely_more} more"
 
 
-def _not_largest(what: str, told: Told, tasks: list[TaskLine]) -> Iterator[Problem]:
-    value = printed(told.value, UNIT)
+def _not_largest(what: str, stated: Told, tasks: list[TaskLine]) -> Iterator[Problem]:
+    value = printed(stated.value, UNIT)
     larger = [task.rank for task in tasks if _of(task, COLUMNS[what]).low > value.high]
     if larger:
-        yield told.line, f"rank {told.rank} is said to have the largest {what}, but rank {larger[0]} has more"
+        yield stated.line, f"rank {stated.rank} is said to have the largest {what}, but rank {larger[0]} has more"
 
 
 # ---------------------------------------------------------------- mpitrace
@@ -130,8 +130,8 @@ def _own(profile: RankProfile, source: Source) -> Reading:
     reading.notes += UnreadLines("cannot be read", Severity.WARNING).added(profile.damaged).notes(source)
     reading.notes += UnreadLines().added(profile.unread).notes(source)
     if missing := [name for name, _ in TOTALS if name not in profile.totals]:
-        told = f"the profile of rank {profile.rank} breaks off: no {', '.join(missing)}"
-        reading.notes.append(_warning(told, profile.last_line, source))
+        sentence = f"the profile of rank {profile.rank} breaks off: no {', '.join(missing)}"
+        reading.notes.append(_warning(sentence, profile.last_line, source))
     return reading
 
 
@@ -164,12 +164,12 @@ def _settled_total(
     if name not in profile.totals:
         return None
     total = profile.totals[name]
-    own = printed(total.value, unit)
-    both = own.narrowed(printed(row.numbers[at], unit)) if row else own
+    total_span = printed(total.value, unit)
+    both = total_span.narrowed(printed(row.numbers[at], unit)) if row else total_span
     if both is None and row:
         text = f"{name} is {total.value}, but the table of all ranks (line {row.line}) says {row.numbers[at]}"
         reading.notes.append(_warning(f"rank {profile.rank}: {text}", total.line, source))
-    return both or own
+    return both or total_span
 
 
 def _add_tallies(profile: RankProfile, total: Span | None, reading: Reading, source: Source) -> None:
@@ -177,15 +177,17 @@ def _add_tallies(profile: RankProfile, total: Span | None, reading: Reading, sou
     rows = [_rows(name, profile, reading, source) for name in profile.routines]
     bounds = [_bound(routine, parts) for routine, parts in zip(profile.routines.values(), rows, strict=True)]
     for name in sorted(profile.sizes.keys() - profile.routines.keys()):
-        rows.append([(_sized(name, one, _bytes(one).at), _time(one)) for one in profile.sizes[name]])
+        rows.append(
+            [(_sized(name, size_line, _bytes(size_line).at), _time(size_line)) for size_line in profile.sizes[name]]
+        )
         bounds.append(added(span for _, span in rows[-1]))
-        line = next((one.line for one in profile.sizes[name]), profile.last_line)
+        line = next((size_line.line for size_line in profile.sizes[name]), profile.last_line)
         reading.notes.append(_warning(f"{name} has message sizes, but no line in the table of routines", line, source))
     times = settled(bounds, total) if total else None
     if total and times is None:
-        told = profile.totals[TOTALS[0][0]]
-        text = f"total communication time is {told.value} s, but the routines add up to"
-        reading.notes.append(_warning(f"{text} {sum(span.at for span in bounds) / SECOND:.3f} s", told.line, source))
+        stated = profile.totals[TOTALS[0][0]]
+        text = f"total communication time is {stated.value} s, but the routines add up to"
+        reading.notes.append(_warning(f"{text} {sum(span.at for span in bounds) / SECOND:.3f} s", stated.line, source))
     for at, parts in enumerate(rows):
         time = times[at] if times else bounds[at].at
         spans = [span for _, span in parts]
@@ -195,54 +197,67 @@ def _add_tallies(profile: RankProfile, total: Span | None, reading: Reading, sou
             reading.tallies.append(tally)
 
 
-def _bound(whole: Count, parts: list[tuple[Tally, Span]]) -> Span:
+def _bound(total: Count, parts: list[tuple[Tally, Span]]) -> Span:
     """What a routine's time can be: within its own rounding and that of its parts."""
-    return _time(whole).narrowed(added(span for _, span in parts)) or _time(whole)
+    return _time(total).narrowed(added(span for _, span in parts)) or _time(total)
 
 
 def _rows(name: str, profile: RankProfile, reading: Reading, source: Source) -> list[tuple[Tally, Span]]:
     """The tallies of a routine with what their times can be: by size, and the rest without one."""
-    whole, sizes = profile.routines[name], profile.sizes.get(name, [])
+    routine, sizes = profile.routines[name], profile.sizes.get(name, [])
     if not sizes:
-        if profile.sizes and _bytes(whole).low > 0:
-            text = f"{name} has {whole.mean_bytes} bytes a call, but no line of message sizes"
-            reading.notes.append(_warning(text, whole.line, source))
-        return [(Tally(Layer.MPI, name, whole.calls, 0.0, bytes=_bytes(whole).at), _time(whole))]
-    byte_counts = settled([_bytes(one) for one in sizes], _bytes(whole)) or [_bytes(one).at for one in sizes]
-    rows = [(_sized(name, one, size), _time(one)) for one, size in zip(sizes, byte_counts, strict=True)]
-    rest_calls = whole.calls - sum(one.calls for one in sizes)
+        if profile.sizes and _bytes(routine).low > 0:
+            text = f"{name} has {routine.mean_bytes} bytes a call, but no line of message sizes"
+            reading.notes.append(_warning(text, routine.line, source))
+        return [(Tally(Layer.MPI, name, routine.calls, 0.0, bytes=_bytes(routine).at), _time(routine))]
+    byte_counts = settled([_bytes(size_line) for size_line in sizes], _bytes(routine)) or [
+        _bytes(size_line).at for size_line in sizes
+    ]
+    rows = [
+        (_sized(name, size_line, size), _time(size_line)) for size_line, size in zip(sizes, byte_counts, strict=True)
+    ]
+    rest_calls = routine.calls - sum(size_line.calls for size_line in sizes)
     if rest_calls > 0:  # libmpitrace keeps no sizes of calls that carry no bytes
-        rest = max(0, _bytes(whole).at - sum(byte_counts))
-        high = max(0, _time(whole).high - added(span for _, span in rows).low)
-        at = min(high, max(0, _time(whole).at - added(span for _, span in rows).at))
+        rest = max(0, _bytes(routine).at - sum(byte_counts))
+        high = max(0, _time(routine).high - added(span for _, span in rows).low)
+        at = min(high, max(0, _time(routine).at - added(span for _, span in rows).at))
         rows.append((Tally(Layer.MPI, name, rest_calls, 0.0, bytes=rest), Span(0, at, high)))
-    reading.notes += [_warning(text, whole.line, source) for text in _disagreements(name, whole, sizes, rest_calls)]
+    reading.notes += [_warning(text, routine.line, source) for text in _disagreements(name, routine, sizes, rest_calls)]
     return rows
 
 
-def _disagreements(name: str, whole: Count, sizes: list[Count], rest_calls: int) -> Iterator[str]:
+def _disagreements(name: str, routine: Count, sizes: list[Count], rest_calls: int) -> Iterator[str]:
     if rest_calls < 0:
-        yield f"{name} has {whole.calls} calls, but {whole.calls - rest_calls} by message size"
-    time, size = added(_time(one) for one in sizes), added(_bytes(one) for one in sizes)
+        yield f"{name} has {routine.calls} calls, but {routine.calls - rest_calls} by message size"
+    time, size = added(_time(size_line) for size_line in sizes), added(_bytes(size_line) for size_line in sizes)
     exact = rest_calls == 0
-    if time.low > _time(whole).high or (exact and not time.meets(_time(whole))):
-        yield f"{name} takes {whole.time_s} s, but {time.at / SECOND:.3f} s by message size"
-    if rest_calls >= 0 and not size.meets(_bytes(whole)):  # calls without a size carry no bytes
-        missing = f"; {rest_calls} of {whole.calls} calls have no size" if rest_calls else ""
-        text = f"{name} has {whole.mean_bytes} bytes a call, but {size.at / max(1, whole.calls):.1f} by message size"
+    if time.low > _time(routine).high or (exact and not time.meets(_time(routine))):
+        yield f"{name} takes {routine.time_s} s, but {time.at / SECOND:.3f} s by message size"
+    if rest_calls >= 0 and not size.meets(_bytes(routine)):  # calls without a size carry no bytes
+        missing = f"; {rest_calls} of {routine.calls} calls have no size" if rest_calls else ""
+        text = (
+            f"{name} has {routine.mean_bytes} bytes a call, but {size.at / max(1, routine.calls):.1f} by message size"
+        )
         yield text + missing
 
 
-def _sized(name: str, one: Count, size_bytes: int) -> Tally:
-    return Tally(Layer.MPI, name, one.calls, 0.0, size_class=size_class(round(float(one.mean_bytes))), bytes=size_bytes)
+def _sized(name: str, size_line: Count, size_bytes: int) -> Tally:
+    return Tally(
+        Layer.MPI,
+        name,
+        size_line.calls,
+        0.0,
+        size_class=size_class(round(float(size_line.mean_bytes))),
+        bytes=size_bytes,
+    )
 
 
-def _time(one: Count) -> Span:
-    return printed(one.time_s, SECOND)
+def _time(count: Count) -> Span:
+    return printed(count.time_s, SECOND)
 
 
-def _bytes(one: Count) -> Span:
-    return printed(one.mean_bytes, 1, one.calls) if one.calls else NOTHING
+def _bytes(count: Count) -> Span:
+    return printed(count.mean_bytes, 1, count.calls) if count.calls else NOTHING
 
 
 def _told(task: TaskLine, profile: RankProfile, source: Source) -> Reading:
@@ -263,15 +278,17 @@ def _told(task: TaskLine, profile: RankProfile, source: Source) -> Reading:
 def _figures(profile: RankProfile) -> list[Figure]:
     """What is told of all tasks: kept, because ranks whose printed times are equal have an order only there."""
     figures = [
-        Figure("all tasks", "communication", printed(told.value, SECOND).at, "ns", told.rank, "rank", STATISTICS[which])
-        for which, told in profile.extremes.items()
+        Figure(
+            "all tasks", "communication", printed(stated.value, SECOND).at, "ns", stated.rank, "rank", STATISTICS[which]
+        )
+        for which, stated in profile.extremes.items()
     ]
-    for which, told in profile.largest.items():
+    for which, largest in profile.largest.items():
         name, kind, unit = LARGEST[which]
-        figures.append(Figure("all tasks", name, printed(told.value, unit).at, kind, told.rank, "rank", "max"))
-    own = profile.totals.get("total communication time")
-    for which in profile.own if own else ():
-        value = printed(own.value, SECOND).at if own else 0
+        figures.append(Figure("all tasks", name, printed(largest.value, unit).at, kind, largest.rank, "rank", "max"))
+    total = profile.totals.get("total communication time")
+    for which in profile.own if total else ():
+        value = printed(total.value, SECOND).at if total else 0
         figures.append(Figure("this task", "communication", value, "ns", profile.rank, "rank", STATISTICS[which]))
     return figures
 

@@ -44,8 +44,8 @@ def read(source: Source) -> Iterator[Reading]:
     """A reading for each process, in several parts when it has many events."""
     objects = Objects(source)
     current: InspectedProcess | None = None
-    for one in objects:
-        header, about, performance = (_part(one, key) for key in ("header", "metadata", "coll_perf"))
+    for record in objects:
+        header, about, performance = (_part(record, key) for key in ("header", "metadata", "coll_perf"))
         if current is None or _key(about) != (current.facts.host, current.facts.pid):
             if current is not None:
                 yield _reading(current)
@@ -61,8 +61,8 @@ def read(source: Source) -> Iterator[Reading]:
     yield _reading(current)
 
 
-def _part(one: Object, key: str) -> Object:
-    part = one.get(key)
+def _part(record: Object, key: str) -> Object:
+    part = record.get(key)
     return part if isinstance(part, dict) else {}
 
 
@@ -115,7 +115,7 @@ def _span(trace: Any) -> tuple[int, int] | None:
     """From the first kernel's start to the last one's stop; without kernels, of the host's call."""
     if not isinstance(trace, dict):
         return None
-    kernels = [one for one in trace.get("kernel_events") or [] if isinstance(one, dict)]
+    kernels = [kernel for kernel in trace.get("kernel_events") or [] if isinstance(kernel, dict)]
     starts = [us for kernel in kernels if (us := whole_number(kernel.get("kernel_start_ts")))]
     stops = [us for kernel in kernels if (us := whole_number(kernel.get("kernel_stop_ts")))]
     start = min(starts) if starts else whole_number(trace.get("coll_start_ts"))

@@ -82,48 +82,48 @@ def read(source: Source) -> Iterator[Reading]:
 
 def _all_readings(source: Source, unread: UnreadLines) -> Iterator[Reading]:
     test = NcclTest()
-    found = 0
+    tests = 0
     for line, text in source.lines():
         if not text:
             continue
         mark = text.find("#")
-        told = text[mark:] if 0 <= mark <= 20 else ""  # launchers set a rank before each line
-        if SETTINGS.match(told) and test.rows:
+        comment = text[mark:] if 0 <= mark <= 20 else ""  # launchers set a rank before each line
+        if SETTINGS.match(comment) and test.rows:
             yield from _readings(source, test)
             test = NcclTest()
-        if not _look(source, test, line, told, text):
+        if not _look(source, test, line, comment, text):
             (test.damaged if ROW_LIKE.match(text) else unread).add(line)
-        found += 1 if test.columns else 0
-        if AVERAGE.match(told) and test.rows:
+        tests += 1 if test.columns else 0
+        if AVERAGE.match(comment) and test.rows:
             yield from _readings(source, test)
             test = NcclTest()
     if test.rows:
         test.notes.append((test.rows[-1].line, "the output ends without its closing lines: the test did not finish"))
         yield from _readings(source, test)
-    if not found:
+    if not tests:
         raise source.bad("no table of nccl-tests in it")
 
 
-def _look(source: Source, test: NcclTest, line: int, told: str, text: str) -> bool:
+def _look(source: Source, test: NcclTest, line: int, comment: str, text: str) -> bool:
     """Whether the line says something that is kept, or nothing that has to be."""
     is_named = (named := NAMED.search(text)) is not None and len(text) < 2000
     if is_named and named:
         test.name = named["name"]
-    if settings := SETTINGS.match(told):
+    if settings := SETTINGS.match(comment):
         test.settings = settings[1].strip()
-    elif rank := RANK.match(told):
+    elif rank := RANK.match(comment):
         _take_rank(source, test, line, rank)
-    elif columns := COLUMNS.match(told):
+    elif columns := COLUMNS.match(comment):
         test.columns = columns["rest"].split()
-    elif wrong := OUT_OF_BOUNDS.match(told):
+    elif wrong := OUT_OF_BOUNDS.match(comment):
         if int(wrong[1]) or wrong[2] == "FAILED":
             test.notes.append((line, f"{wrong[1]} values out of bounds: the results are wrong"))
-    elif average := AVERAGE.match(told):
+    elif average := AVERAGE.match(comment):
         _check_average(test, line, number(average[1]))
-    elif not told and test.columns and (row := ROW.fullmatch(text)):
+    elif not comment and test.columns and (row := ROW.fullmatch(text)):
         return _take_row(source, test, line, row)
     else:
-        return is_named or bool(ABOUT.match(told)) or not text.strip()
+        return is_named or bool(ABOUT.match(comment)) or not text.strip()
     return True
 
 
@@ -169,9 +169,9 @@ def _take_row(source: Source, test: NcclTest, line: int, match: re.Match[str]) -
 def _readings(source: Source, test: NcclTest) -> Iterator[Reading]:
     _check_rows(test)
     facts = [test.ranks[rank] for rank in sorted(test.ranks)] or [RankFacts(rank=source.hints.rank, source=str(source))]
-    hosts = list(dict.fromkeys(one.host for one in facts))
-    for one in facts:
-        one.world_size, one.command = len(test.ranks) or None, f"{_name(test)}_perf" if test.name else ""
+    hosts = list(dict.fromkeys(rank_facts.host for rank_facts in facts))
+    for rank_facts in facts:
+        rank_facts.world_size, rank_facts.command = len(test.ranks) or None, f"{_name(test)}_perf" if test.name else ""
     first = Reading(facts[0])
     for row in test.rows:
         first.figures += _figures(_name(test), row)
@@ -180,7 +180,7 @@ def _readings(source: Source, test: NcclTest) -> Iterator[Reading]:
     first.notes += test.damaged.notes(source)
     first.notes.append(Note(about, where=str(source)))
     yield first
-    yield from (Reading(one) for one in facts[1:])
+    yield from (Reading(rank_facts) for rank_facts in facts[1:])
 
 
 def _figures(name: str, row: MeasuredSize) -> Iterator[Figure]:

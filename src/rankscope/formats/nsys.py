@@ -110,8 +110,8 @@ class Database:
     def _string(self, number: Any) -> str:
         if not self.has("StringIds", "id", "value") or not isinstance(number, int):
             return ""
-        found = self.rows("SELECT substr(value, 1, ?) FROM StringIds WHERE id = ?", (TEXT_LETTERS, number))
-        return str(found[0][0]) if found else f"string {number}"
+        rows = self.rows("SELECT substr(value, 1, ?) FROM StringIds WHERE id = ?", (TEXT_LETTERS, number))
+        return str(rows[0][0]) if rows else f"string {number}"
 
     def _labels(self, table: str) -> dict[int, str]:
         return dict(self.rows(f"SELECT id, label FROM {table}")) if self.has(table, "id", "label") else {}
@@ -139,13 +139,22 @@ def process_of(database: Database, table: str) -> str:
 def select(database: Database, table: EventTable) -> str:
     """Start, end, thread, correlation, bytes, root, two columns of the group, two of memory, then those of the name."""
 
-    def one(names: Sequence[str], place: int = 0) -> str:
+    def column(names: Sequence[str], place: int = 0) -> str:
         present = [name for name in names if database.has(table.table, name)]
         return quoted(present[place]) if place < len(present) else "NULL"
 
-    columns = ["start", '"end"', one(("globalTid",)), one(("correlationId",)), one(table.bytes), one(table.root)]
-    columns += [one(table.group), one(table.group, 1), one(table.memory), one(table.memory, 1)]
-    columns += [f"substr({one(['text'])}, 1, {TEXT_LETTERS})" if name == "text" else one([name]) for name in table.name]
+    columns = [
+        "start",
+        '"end"',
+        column(("globalTid",)),
+        column(("correlationId",)),
+        column(table.bytes),
+        column(table.root),
+    ]
+    columns += [column(table.group), column(table.group, 1), column(table.memory), column(table.memory, 1)]
+    columns += [
+        f"substr({column(['text'])}, 1, {TEXT_LETTERS})" if name == "text" else column([name]) for name in table.name
+    ]
     events = (
         f" AND eventType <> {DOMAIN_CREATED}"
         if database.has(table.table, "eventType") and table.layer == Layer.NVTX
@@ -160,7 +169,7 @@ def columns_of(database: Database, table: EventTable, rows: list[Row], base_ns: 
     if not good:
         return {}, len(rows)
     names, groups, layers = ([make(database, table, row) for row in good] for make in (_name, _group, _layer))
-    made = {
+    columns = {
         "layer": _words(layers),
         "name": _words(names),
         "start_ns": np.array([row[0] for row in good], np.int64) + base_ns,
@@ -172,7 +181,7 @@ def columns_of(database: Database, table: EventTable, rows: list[Row], base_ns: 
         "thread": np.array([_thread(row[2]) for row in good], np.int64),
         **_hints(database, table, good, names),
     }
-    return made, len(rows) - len(good)
+    return columns, len(rows) - len(good)
 
 
 def _hints(database: Database, table: EventTable, rows: list[Row], names: list[str]) -> Mapping[str, Any]:
@@ -215,15 +224,15 @@ def _words(words: list[str]) -> Words:
 def _name(database: Database, table: EventTable, row: Row) -> str:
     if table.table.endswith("_MEMSET"):
         return "[CUDA memset]"
-    found = next((value for value in row[10:] if value is not None), None)
+    label = next((value for value in row[10:] if value is not None), None)
     if table.table.endswith("_MEMCPY"):
-        known = isinstance(found, int) and 0 < found < len(COPY_KINDS)
-        return f"[CUDA memcpy {COPY_KINDS[found]}]" if known and isinstance(found, int) else "[CUDA memcpy]"
+        known = isinstance(label, int) and 0 < label < len(COPY_KINDS)
+        return f"[CUDA memcpy {COPY_KINDS[label]}]" if known and isinstance(label, int) else "[CUDA memcpy]"
     if table.layer == "gpu_sync":
         return (
-            database.labels["syncType"].get(found, "synchronization") if isinstance(found, int) else "synchronization"
+            database.labels["syncType"].get(label, "synchronization") if isinstance(label, int) else "synchronization"
         )
-    name = found if isinstance(found, str) else str(database.string(found))
+    name = label if isinstance(label, str) else str(database.string(label))
     return (API_VERSION if table.layer == "cuda_api" else TORCH_SUFFIX).sub("", name)
 
 
@@ -252,11 +261,11 @@ MOST_PROCESSES = 10_000
 
 def process_ids(database: Database, tables: Sequence[EventTable]) -> list[int]:
     """The global ids of all processes with events."""
-    found: set[int] = set()
+    pids: set[int] = set()
     for table in tables:
         sql = f"SELECT DISTINCT {process_of(database, table.table)} FROM {table.table} LIMIT {MOST_PROCESSES}"
-        found.update(row[0] for row in database.rows(sql) if isinstance(row[0], int))
-    return sorted(found)[:MOST_PROCESSES]
+        pids.update(row[0] for row in database.rows(sql) if isinstance(row[0], int))
+    return sorted(pids)[:MOST_PROCESSES]
 
 
 def start_of(database: Database) -> int | None:
@@ -291,8 +300,8 @@ def facts_of(database: Database, source: Source, global_pid: int, alone: bool) -
 def _rank(database: Database, global_pid: int) -> int | None:
     if not database.has("MPI_RANKS", "globalPid", "rank"):
         return None
-    found = _one(database, "SELECT rank FROM MPI_RANKS WHERE globalPid = ?", global_pid)
-    return found if isinstance(found, int) and 0 <= found < 2**31 else None
+    rank = _one(database, "SELECT rank FROM MPI_RANKS WHERE globalPid = ?", global_pid)
+    return rank if isinstance(rank, int) and 0 <= rank < 2**31 else None
 
 
 def _devices(database: Database) -> str:
@@ -303,10 +312,10 @@ def _devices(database: Database) -> str:
 
 
 def _versions(database: Database) -> str:
-    found = [("nsys", _text(database, "META_DATA_EXPORT", "value", "name", "EXPORT_PRODUCT_VERSION"))]
-    found.append(("NVIDIA driver", _environment(database, "NvDriverVersion")))
-    found.append(("CUDA driver", _cuda(_environment(database, "CudaDriverVersion"))))
-    return "; ".join(f"{name} {version}" for name, version in found if version)
+    versions = [("nsys", _text(database, "META_DATA_EXPORT", "value", "name", "EXPORT_PRODUCT_VERSION"))]
+    versions.append(("NVIDIA driver", _environment(database, "NvDriverVersion")))
+    versions.append(("CUDA driver", _cuda(_environment(database, "CudaDriverVersion"))))
+    return "; ".join(f"{name} {version}" for name, version in versions if version)
 
 
 def _cuda(coded: str) -> str:
@@ -321,13 +330,13 @@ def _environment(database: Database, key: str) -> str:
 def _text(database: Database, table: str, column: str, key: str, value: Any) -> str:
     if not database.has(table, column, key):
         return ""
-    found = _one(database, f"SELECT substr({column}, 1, 1000) FROM {table} WHERE {key} = ? LIMIT 1", value)
-    return str(found) if isinstance(found, (str, int)) else ""
+    text = _one(database, f"SELECT substr({column}, 1, 1000) FROM {table} WHERE {key} = ? LIMIT 1", value)
+    return str(text) if isinstance(text, (str, int)) else ""
 
 
 def _one(database: Database, sql: str, *parameters: Any) -> Any:
-    found = database.rows(sql, parameters)
-    return found[0][0] if found else None
+    rows = database.rows(sql, parameters)
+    return rows[0][0] if rows else None
 
 
 # ---------------------------------------------------------------- nsys
@@ -379,17 +388,17 @@ def _first_bytes(source: Source) -> tuple[bytes, int]:
 
 
 def _processes(source: Source, database: Database) -> Iterator[Reading]:
-    tables = [one for one in SOURCES if database.has(one.table, "start", "end")]
-    found = process_ids(database, tables)
-    if not found:
+    tables = [table for table in SOURCES if database.has(table.table, "start", "end")]
+    pids = process_ids(database, tables)
+    if not pids:
         raise source.bad("has no kernels, copies, calls or ranges in it")
     base_ns = start_of(database)
-    for global_pid in found:
-        facts = facts_of(database, source, global_pid, alone=len(found) == 1)
+    for global_pid in pids:
+        facts = facts_of(database, source, global_pid, alone=len(pids) == 1)
         yield Reading(facts, notes=_notes(source, base_ns), groups=_communicators(database, global_pid, facts))
         yield Reading(facts, continues=True, devices=_memory(database, global_pid))
-        for one in tables:
-            yield from _events(source, database, one, global_pid, base_ns or 0, facts)
+        for table in tables:
+            yield from _events(source, database, table, global_pid, base_ns or 0, facts)
 
 
 def _communicators(database: Database, global_pid: int, facts: RankFacts) -> list[Group]:
@@ -417,13 +426,13 @@ def _memory(database: Database, global_pid: int) -> list[DeviceTotals]:
     kind = "memKind" if database.has(MEMORY_TABLE, "memKind") else "NULL"
     sql = f"""SELECT deviceId, bytes, memoryOperationType, {kind} FROM {MEMORY_TABLE}
         WHERE {process_of(database, MEMORY_TABLE)} = ? ORDER BY start"""
-    found: dict[int, DeviceTotals] = {}
+    devices: dict[int, DeviceTotals] = {}
     for rows in database.batches(sql, (global_pid,), BATCH_ROWS):
         for device, size, operation, of_kind in rows:
             is_sound = isinstance(device, int) and isinstance(size, int) and 0 <= device < 1000 and 0 <= size < 2**48
             if is_sound and kinds.get(of_kind, DEVICE_MEMORY).startswith(DEVICE_MEMORY):
-                _allocate(found.setdefault(device, DeviceTotals(device)), size, operation == RELEASED)
-    return list(found.values())
+                _allocate(devices.setdefault(device, DeviceTotals(device)), size, operation == RELEASED)
+    return list(devices.values())
 
 
 def _allocate(device_totals: DeviceTotals, size: int, is_release: bool) -> None:

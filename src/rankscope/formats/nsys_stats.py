@@ -74,23 +74,23 @@ class StatsTables:
 
 def read(source: Source) -> Iterator[Reading]:
     """One reading: `nsys stats` adds up all processes of its report."""
-    found, table, unread = StatsTables(), None, UnreadLines()
+    stats_tables, table, unread = StatsTables(), None, UnreadLines()
     for number, line in source.lines():
         cells = cells_of(line)
         opened = head_of(cells) if "Total" in line else None
         if opened is not None:
             table = opened
-            found.sections.append(table.section)
+            stats_tables.sections.append(table.section)
         elif table is not None and len(cells) == table.width:
-            take(table, cells, number, found, source)
+            take(table, cells, number, stats_tables, source)
         elif line.strip():
             table = None
             if not HEADING.match(line):
                 unread.add(number)
-    if not any(section.rows for section in found.sections) and not found.sizes:
+    if not any(section.rows for section in stats_tables.sections) and not stats_tables.sizes:
         raise source.bad("holds no table of nsys stats that could be read")
-    found.notes += unread.notes(source)
-    yield reading(found, source)
+    stats_tables.notes += unread.notes(source)
+    yield reading(stats_tables, source)
 
 
 def head_of(cells: list[str]) -> Open | None:
@@ -160,8 +160,8 @@ def figure(text: str, factor: int) -> Printed | None:
     match = NUMBER.fullmatch(text.replace(",", ""))
     if match is None:
         return None
-    made = exactly(match[0]).times(factor)
-    return made if made.value <= LARGEST else None
+    printed = exactly(match[0]).times(factor)
+    return printed if printed.value <= LARGEST else None
 
 
 def copy_name(name: str) -> str:
@@ -176,14 +176,14 @@ def copy_name(name: str) -> str:
 
 def reading(stats_tables: StatsTables, source: Source) -> Reading:
     """Everything as one process."""
-    made = Reading(RankFacts(rank=source.hints.rank, source=str(source.path)), notes=stats_tables.notes)
+    parsed = Reading(RankFacts(rank=source.hints.rank, source=str(source.path)), notes=stats_tables.notes)
     for section in stats_tables.sections:
-        own = tallies(section)
-        for tally in own:
+        section_tallies = tallies(section)
+        for tally in section_tallies:
             tally.bytes = stats_tables.sizes.get(tally.name)
             if tally.layer == Layer.NVTX and ":" in tally.name:  # domain:range, or :range in the default domain
                 tally.group, _, tally.name = tally.name.partition(":")
-        made.tallies += own
-        made.notes += check(section, source)
-        made.figures += unlisted(section)
-    return made
+        parsed.tallies += section_tallies
+        parsed.notes += check(section, source)
+        parsed.figures += unlisted(section)
+    return parsed

@@ -52,8 +52,8 @@ class TextTrace:
         cells = {title: line[first:last].strip() for title, (first, last) in self.spans.items()}
         cells["Name"] = line[self.name_at :].strip()
         straight = all(line[last : last + 1] in (" ", "") for _, last in self.spans.values())
-        whole = not any("  " in cells[title] for title in self.spans)
-        if straight and whole and time_ns(cells["Start"]) and time_ns(cells["Duration"]):
+        are_whole = not any("  " in cells[title] for title in self.spans)
+        if straight and are_whole and time_ns(cells["Start"]) and time_ns(cells["Duration"]):
             return cells
         return self._cells_by_gaps(line)
 
@@ -96,9 +96,9 @@ def activity_of(cells: dict[str, str], units: dict[str, str], trace: TraceColumn
 def _name(cells: dict[str, str]) -> tuple[str, int | None]:
     """The name, and the call it belongs to, which a text trace writes behind a kernel's name."""
     name = cells.get("Name", "")
-    told = count(cells.get("Correlation_ID", ""))
-    match = CORRELATED.fullmatch(name) if told is None and not name.startswith("[") else None
-    return (match[1], int(match[2])) if match else (name, told)
+    correlation = count(cells.get("Correlation_ID", ""))
+    match = CORRELATED.fullmatch(name) if correlation is None and not name.startswith("[") else None
+    return (match[1], int(match[2])) if match else (name, correlation)
 
 
 def _group(cells: dict[str, str]) -> str:
@@ -127,9 +127,9 @@ def _bytes(cells: dict[str, str], units: dict[str, str], duration: Printed) -> t
 def _agree(size: Printed, rate: Printed, duration: Printed) -> bool:
     if not duration.value:
         return True
-    made = size.value * SECOND_NS / duration.value
+    computed = size.value * SECOND_NS / duration.value
     slack = TOLERANCE + size.step / max(size.value, size.step) + duration.step / duration.value
-    return abs(made - rate.value) <= slack * made + rate.step
+    return abs(computed - rate.value) <= slack * computed + rate.step
 
 
 # ---------------------------------------------------------------------------------------------------------------------

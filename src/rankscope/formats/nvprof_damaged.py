@@ -59,8 +59,8 @@ def share_cell(text: str) -> tuple[Printed | None, str]:
     if plain is not None:
         return plain, ""
     read = text.strip().replace(" ", ".", 1)
-    found = percent(read) if read.count(".") == 1 and read.endswith("%") else None
-    return found, f"{text!r} read as {read}" if found else ""
+    share = percent(read) if read.count(".") == 1 and read.endswith("%") else None
+    return share, f"{text!r} read as {read}" if share else ""
 
 
 def unit_by_neighbours(text: str, mean: Printed | None, total: Printed | None) -> tuple[Printed | None, str]:
@@ -110,11 +110,11 @@ class Block:
     loose: list[tuple[int, Printed]] = field(default_factory=list)  # times that stand alone, with their line
     full: bool = False  # there were more rows than are looked at
     pairs: list[Row] = field(default_factory=list)  # share and time side by side, without a name
-    told: list[tuple[int, str, Severity]] = field(default_factory=list)
+    remarks: list[tuple[int, str, Severity]] = field(default_factory=list)
     lines: dict[tuple[str, int | None, Printed | None, Printed | None], int] = field(default_factory=dict)
 
     def tell(self, line: int, text: str, severity: Severity = Severity.NOTE) -> None:
-        self.told.append((line, text, severity))
+        self.remarks.append((line, text, severity))
 
 
 def read_line(block: Block, number: int, line: str) -> None:
@@ -171,8 +171,8 @@ def _add(block: Block, number: int, share: str, total: str, calls: str, times: l
     if lost:
         block.tell(number, f"{title[:60]}: {lost}")
     if len(times) > len(TIMES):
-        told = f"{title[:60]}: {len(times)} times where {len(TIMES)} belong: only the first, the average, is taken"
-        block.tell(number, told, Severity.WARNING)
+        sentence = f"{title[:60]}: {len(times)} times where {len(TIMES)} belong: only the first, the average, is taken"
+        block.tell(number, sentence, Severity.WARNING)
         times = times[:1]
     times += [""] * (len(TIMES) - len(times))
     row.mean, row.least = (_time(block, number, text, what) for text, what in zip(times[:2], TIMES, strict=False))
@@ -193,19 +193,19 @@ def _keep(block: Block, row: Row) -> None:
 
 
 def _share(block: Block, number: int, text: str) -> Printed | None:
-    found, how = share_cell(text)
+    share, how = share_cell(text)
     if how:
         block.tell(number, f"share {how}")
-    return found
+    return share
 
 
 def _time(block: Block, number: int, text: str, what: str) -> Printed | None:
-    found, how = time_cell(text)
+    time, how = time_cell(text)
     if how:
         block.tell(number, f"{what} {how}")
-    elif found is None and text:
+    elif time is None and text:
         block.tell(number, f"the {what} {text!r} cannot be read", Severity.WARNING)
-    return found
+    return time
 
 
 def _longest(block: Block, row: Row, text: str) -> Printed | None:
@@ -213,11 +213,11 @@ def _longest(block: Block, row: Row, text: str) -> Printed | None:
     total = row.total
     if total is None and row.calls and row.mean:
         total = row.mean.times(row.calls)
-    found, how = unit_by_neighbours(text, row.mean, total) if time_cell(text)[0] is None else (None, "")
-    if found is None:
+    longest, how = unit_by_neighbours(text, row.mean, total) if time_cell(text)[0] is None else (None, "")
+    if longest is None:
         return _time(block, row.line, text, TIMES[2])
     block.tell(row.line, f"{TIMES[2]} {how}")
-    return found
+    return longest
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -296,14 +296,16 @@ def _misread_count(block: Block, row: Row, listed: list[Printed]) -> None:
     assert row.mean is not None
     mean_ns = float(row.mean.value)
     near = [time for time in listed if mean_ns and _alike(round(float(time.value) / mean_ns), row.calls)]
-    found = [(calls, time) for time in near if (calls := _whole_quotient(time, row.mean)) and _alike(calls, row.calls)]
-    if len(found) != 1:
+    fitting = [
+        (calls, time) for time in near if (calls := _whole_quotient(time, row.mean)) and _alike(calls, row.calls)
+    ]
+    if len(fitting) != 1:
         text = (
             f"{row.name[:60]}: no listed time is {row.calls} calls × average: one of them was misread, time left empty"
         )
         block.tell(row.line, text, Severity.WARNING)
         return
-    calls, time = found[0]
+    calls, time = fitting[0]
     block.tell(row.line, f"{row.name[:60]}: calls {row.calls} read as {calls}, as time ÷ average says")
     row.calls = calls
     _take(block, row, listed, time, "the listed time that is calls × average")
@@ -331,11 +333,11 @@ def _product(block: Block, row: Row) -> None:
 
 def _whole(block: Block) -> None:
     """A row without time but with a share has that part of the whole, as exactly as the share is printed."""
-    found = whole_ns([*block.rows, *block.pairs])
+    total = whole_ns([*block.rows, *block.pairs])
     for row in block.rows:
-        if row.total is None and row.share and found and row.share.value:
-            value = (row.share.value * found[0] / 100).to_integral_value()
-            row.total = Printed(value, row.share.step * found[0] / 100 + found[1])
+        if row.total is None and row.share and total and row.share.value:
+            value = (row.share.value * total[0] / 100).to_integral_value()
+            row.total = Printed(value, row.share.step * total[0] / 100 + total[1])
             block.tell(row.line, f"{row.name[:60]}: time about {float(value) / 1e6:.4g} ms, share × the whole")
 
 
@@ -361,11 +363,11 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> Iterator[Reading]:
     """One reading per profile."""
-    found = [block for block in blocks(source) if block.rows]
-    if not found:
+    damaged = [block for block in blocks(source) if block.rows]
+    if not damaged:
         raise source.bad("holds no row of nvprof that could be read")
-    for rank, block in enumerate(found):
-        yield reading(block, source, rank if len(found) > 1 else source.hints.rank, len(found))
+    for rank, block in enumerate(damaged):
+        yield reading(block, source, rank if len(damaged) > 1 else source.hints.rank, len(damaged))
 
 
 def blocks(source: Source) -> Iterator[Block]:
@@ -396,11 +398,11 @@ def reading(block: Block, source: Source, rank: int | None, profiles: int) -> Re
     if profiles > 1:
         facts.rank_source, facts.world_size = "order in the file", 1
     section, loose = settle(block), ProfileSection("", Layer.GPU, rows=block.pairs)
-    made = Reading(facts, tallies=tallies(section), figures=unlisted(section) or unlisted(loose))
+    parsed = Reading(facts, tallies=tallies(section), figures=unlisted(section) or unlisted(loose))
     if block.heading:
-        made.notes.append(Note(f"under the heading {block.heading!r}", Severity.NOTE, source.at(block.line)))
-    made.notes += [Note(text, severity, source.at(line)) for line, text, severity in block.told]
-    made.notes += check(section, source)
+        parsed.notes.append(Note(f"under the heading {block.heading!r}", Severity.NOTE, source.at(block.line)))
+    parsed.notes += [Note(text, severity, source.at(line)) for line, text, severity in block.remarks]
+    parsed.notes += check(section, source)
     if block.full:
-        made.notes.append(Note(f"only {MOST_ROWS} rows are looked at", Severity.WARNING, source.at(block.line)))
-    return made
+        parsed.notes.append(Note(f"only {MOST_ROWS} rows are looked at", Severity.WARNING, source.at(block.line)))
+    return parsed

@@ -157,10 +157,10 @@ class NvprofLog:
         self._process(pid, number).facts.command = command
 
     def _process(self, pid: int | None, number: int) -> ProfiledProcess:
-        made = ProfiledProcess(RankFacts(pid=pid, source=str(self.source.path)), number, self._turn)
-        self.profiles.append(made)
-        self._by_pid[pid] = made
-        return made
+        profile = ProfiledProcess(RankFacts(pid=pid, source=str(self.source.path)), number, self._turn)
+        self.profiles.append(profile)
+        self._by_pid[pid] = profile
+        return profile
 
     def take_other(self, number: int, line: str) -> None:
         """What the profiled program prints; only one thing in it matters here."""
@@ -177,7 +177,7 @@ class NvprofLog:
         if not any(profile.sections or len(profile.trace) for profile in self.profiles):
             raise self.source.bad("holds no table of nvprof")
         number_ranks(self.profiles, self.source)
-        for profile in sorted(self.profiles, key=lambda one: one.told_line or one.first_line):
+        for profile in sorted(self.profiles, key=lambda profile: profile.told_line or profile.first_line):
             yield from readings(profile, self.source)
 
 
@@ -205,22 +205,22 @@ def number_ranks(profiles: list[ProfiledProcess], source: Source) -> None:
 def readings(profile: ProfiledProcess, source: Source) -> Iterator[Reading]:
     """What one process gives: all but the events of a long trace at once."""
     blocks = profile.trace.blocks()
-    made = Reading(profile.facts, notes=list(profile.notes))
+    reading = Reading(profile.facts, notes=list(profile.notes))
     for section in profile.sections:
         if section.within:
-            made.range_tallies += range_tallies(section)
+            reading.range_tallies += range_tallies(section)
         else:
-            made.tallies += tallies(section)
-        made.notes += check(section, source)
-        made.figures += unlisted(section)
+            reading.tallies += tallies(section)
+        reading.notes += check(section, source)
+        reading.figures += unlisted(section)
     summed = {section.layer for section in profile.sections}
-    made.tallies += [tally for tally in profile.trace.tallies() if tally.layer not in summed]
-    made.event_columns = next(blocks, {})
-    made.notes += profile.trace.notes(source)
-    made.groups = [Group(name, str(thread), "thread") for thread, name in sorted(profile.threads.items())]
+    reading.tallies += [tally for tally in profile.trace.tallies() if tally.layer not in summed]
+    reading.event_columns = next(blocks, {})
+    reading.notes += profile.trace.notes(source)
+    reading.groups = [Group(name, str(thread), "thread") for thread, name in sorted(profile.threads.items())]
     if not profile.told_line:
         text = "its profile begins here, but no result of it is in this file"
-        made.notes.append(Note(text, Severity.WARNING, source.at(profile.first_line)))
-    yield made
+        reading.notes.append(Note(text, Severity.WARNING, source.at(profile.first_line)))
+    yield reading
     for block in blocks:
         yield Reading(profile.facts, continues=True, event_columns=block)

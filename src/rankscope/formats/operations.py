@@ -83,12 +83,12 @@ def read(source: Source) -> Iterator[Reading]:
     mapping = _mapping(source.hints.mapping)
     try:
         table = _table(source, head)
-        found = _operations(source, table, mapping)
+        operations = _operations(source, table, mapping)
     except BadFile:
         raise
     except (pa.ArrowException, ValueError, OverflowError, TypeError, OSError) as problem:
         raise source.bad(f"cannot be read as a table of operations: {str(problem)[:200]}") from None
-    yield from _readings(source, found)
+    yield from _readings(source, operations)
 
 
 def _sizes(source: Source) -> Reading:
@@ -105,19 +105,21 @@ def _mapping(path: Path | None) -> ColumnNames:
     if path is None:
         return ColumnNames()
     try:
-        told = tomllib.loads(path.read_text(encoding="utf-8")).get("operations", {})
+        names = tomllib.loads(path.read_text(encoding="utf-8")).get("operations", {})
     except (OSError, ValueError, RecursionError) as problem:
         raise BadFile(f"{path}: cannot be used as a mapping: {problem}") from None
-    if not isinstance(told, dict):
+    if not isinstance(names, dict):
         raise BadFile(f"{path}: write the columns of a table of operations under [operations]")
-    made = ColumnNames(unit=str(told.pop("unit", "")), kinds={str(a): str(b) for a, b in told.pop("kinds", {}).items()})
-    if made.unit and made.unit not in UNITS:
-        raise BadFile(f"{path}: unit = {made.unit!r} is not understood; choose one of {', '.join(UNITS)}")
-    for role, column in told.items():
+    column_names = ColumnNames(
+        unit=str(names.pop("unit", "")), kinds={str(a): str(b) for a, b in names.pop("kinds", {}).items()}
+    )
+    if column_names.unit and column_names.unit not in UNITS:
+        raise BadFile(f"{path}: unit = {column_names.unit!r} is not understood; choose one of {', '.join(UNITS)}")
+    for role, column in names.items():
         if role not in NAMES or not isinstance(column, str):
             raise BadFile(f"{path}: {role} = {column!r} is not understood; known are {', '.join(NAMES)}")
-        made.columns[role] = column
-    return made
+        column_names.columns[role] = column
+    return column_names
 
 
 def _table(source: Source, head: bytes) -> pa.Table:
@@ -138,10 +140,10 @@ def _is_packed(source: Source) -> bool:
 def _roles(names: Sequence[str], given: Mapping[str, str]) -> dict[str, str] | None:
     """Which column has each role; None where it is no such table."""
     plain = {SUFFIX.sub("", name.lower()): name for name in reversed(names)} | {name.lower(): name for name in names}
-    found = {role: plain[known] for role, known_as in NAMES.items() for known in reversed(known_as) if known in plain}
-    found |= {role: column for role, column in given.items() if column in names}
-    whole = all(role in found for role in NEEDED) and ("duration" in found or "end" in found)
-    return found if whole and ("rank" in found or {"stage", "data_rank"} <= set(found)) else None
+    roles = {role: plain[known] for role, known_as in NAMES.items() for known in reversed(known_as) if known in plain}
+    roles |= {role: column for role, column in given.items() if column in names}
+    has_needed = all(role in roles for role in NEEDED) and ("duration" in roles or "end" in roles)
+    return roles if has_needed and ("rank" in roles or {"stage", "data_rank"} <= set(roles)) else None
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -175,7 +177,7 @@ def _operations(source: Source, table: pa.Table, mapping: ColumnNames) -> Operat
         raise source.bad(f"has no columns of {missing}; name them in a mapping: docs/formats/operations.md")
     if not table.num_rows:
         raise source.bad("holds no operation")
-    whole = {
+    columns = {
         role: _whole(source, table, roles[role]) if role in roles else np.full(table.num_rows, -1)
         for role in NAMES
         if role not in (*TIMES, "kind")
@@ -186,23 +188,23 @@ def _operations(source: Source, table: pa.Table, mapping: ColumnNames) -> Operat
         raise source.bad("an operation without its kind")
     values = [mapping.kinds.get(word, word) for word in kind.dictionary.to_pylist()]
     codes = kind.indices.to_numpy(zero_copy_only=False)
-    times, told = _times(source, table, roles, mapping.unit)
+    times, notes = _times(source, table, roles, mapping.unit)
     if "rank" not in roles:
-        size = int(whole["data_rank"].max()) + 1
-        whole["rank"] = whole["stage"] * size + whole["data_rank"]
-        told.append("the table has no rank: ranks are numbered by stage, then by data-parallel rank")
-    if whole["rank"].min() < 0 or len(np.unique(whole["rank"])) > MOST_RANKS:
+        size = int(columns["data_rank"].max()) + 1
+        columns["rank"] = columns["stage"] * size + columns["data_rank"]
+        notes.append("the table has no rank: ranks are numbered by stage, then by data-parallel rank")
+    if columns["rank"].min() < 0 or len(np.unique(columns["rank"])) > MOST_RANKS:
         raise source.bad("a rank below 0, or too many of them")
     # a batch of sends and receives begins at one time: the order of sequence numbers is the same on all ranks
-    order = np.lexsort((codes, whole["sequence"], times[0], whole["step"], whole["rank"]))
-    picked: dict[str, Any] = {role: column[order] for role, column in whole.items()}
-    made = Operations(
+    order = np.lexsort((codes, columns["sequence"], times[0], columns["step"], columns["rank"]))
+    picked: dict[str, Any] = {role: column[order] for role, column in columns.items()}
+    operations = Operations(
         kind=Words(codes[order].astype(np.int32), values), start_ns=times[0][order], end_ns=times[1][order], **picked
     )
-    made.notes = told
-    _place_steps(made)
-    _connect(made)
-    return made
+    operations.notes = notes
+    _place_steps(operations)
+    _connect(operations)
+    return operations
 
 
 def _whole(source: Source, table: pa.Table, name: str) -> Array:
@@ -215,18 +217,18 @@ def _whole(source: Source, table: pa.Table, name: str) -> Array:
 def _times(
     source: Source, table: pa.Table, roles: Mapping[str, str], unit: str
 ) -> tuple[tuple[Array, Array], list[str]]:
-    told: list[str] = []
+    notes: list[str] = []
     ns: dict[str, Array] = {}
     for role in TIMES:
         if role not in roles:
             continue
         name = roles[role]
         suffix = SUFFIX.search(name.lower())
-        own = unit or (suffix[1] if suffix else "")
-        if not own:
-            own = "s" if pa.types.is_floating(table.schema.field(name).type) else "ns"
-            told.append(f"column {name} names no unit: read as {'seconds' if own == 's' else 'nanoseconds'}")
-        ns[role] = pa.compute.fill_null(table[name].cast(pa.float64()), float("nan")).to_numpy() * UNITS[own]
+        unit_of = unit or (suffix[1] if suffix else "")
+        if not unit_of:
+            unit_of = "s" if pa.types.is_floating(table.schema.field(name).type) else "ns"
+            notes.append(f"column {name} names no unit: read as {'seconds' if unit_of == 's' else 'nanoseconds'}")
+        ns[role] = pa.compute.fill_null(table[name].cast(pa.float64()), float("nan")).to_numpy() * UNITS[unit_of]
     end = ns["end"] if "end" in ns else ns["start"] + ns["duration"]
     bad = ~(np.isfinite(ns["start"]) & np.isfinite(end)) | (np.abs(ns["start"]) > LATEST_NS) | (end > LATEST_NS)
     if bad.any():
@@ -234,28 +236,28 @@ def _times(
     if (end < ns["start"]).any():
         raise source.bad(f"operation {int(np.flatnonzero(end < ns['start'])[0])} of the table ends before it starts")
     start = np.round(ns["start"]).astype(np.int64)
-    return (start, np.maximum(np.round(end).astype(np.int64), start)), told
+    return (start, np.maximum(np.round(end).astype(np.int64), start)), notes
 
 
 NEAR = 0.02  # of a step
 
 
-def _place_steps(found: Operations) -> None:
+def _place_steps(operations: Operations) -> None:
     """When each step began and ended; steps that all begin at one time are put one after the other."""
-    numbers, at = np.unique(found.step, return_inverse=True)
+    numbers, at = np.unique(operations.step, return_inverse=True)
     begin = np.full(len(numbers), np.iinfo(np.int64).max)
     end = np.full(len(numbers), np.iinfo(np.int64).min)
-    np.minimum.at(begin, at, found.start_ns)
-    np.maximum.at(end, at, found.end_ns)
+    np.minimum.at(begin, at, operations.start_ns)
+    np.maximum.at(end, at, operations.end_ns)
     if len(numbers) > 1 and np.ptp(begin) <= NEAR * np.median(end - begin):
         shift = np.concatenate([[0], np.cumsum((end - begin)[:-1])]) - begin
-        found.start_ns, found.end_ns = found.start_ns + shift[at], found.end_ns + shift[at]
+        operations.start_ns, operations.end_ns = operations.start_ns + shift[at], operations.end_ns + shift[at]
         begin, end = begin + shift, end + shift
-        found.notes.append(
+        operations.notes.append(
             "times begin anew in each step: steps are put one after the other, and what lay between them is not known"
         )
-    found.step_begin_ns = dict(zip(numbers.tolist(), begin.tolist(), strict=True))
-    found.step_end_ns = dict(zip(numbers.tolist(), end.tolist(), strict=True))
+    operations.step_begin_ns = dict(zip(numbers.tolist(), begin.tolist(), strict=True))
+    operations.step_end_ns = dict(zip(numbers.tolist(), end.tolist(), strict=True))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -282,30 +284,34 @@ def role_of(kind: str) -> str:
     return next((role for pattern, role in OF_NAMES if pattern.search(kind.lower())), UNKNOWN)
 
 
-def _connect(found: Operations) -> None:
+def _connect(operations: Operations) -> None:
     """Give collectives their groups and messages their peers."""
-    found.group, found.peer = [""] * len(found.rank), np.full(len(found.rank), -1)
-    for code, kind in enumerate(found.kind.values):
-        rows = np.flatnonzero(found.kind.codes == code)
+    operations.group, operations.peer = [""] * len(operations.rank), np.full(len(operations.rank), -1)
+    for code, kind in enumerate(operations.kind.values):
+        rows = np.flatnonzero(operations.kind.codes == code)
         role = role_of(kind)
         if role in (SEND, RECEIVE):
-            _set_peers(found, rows, kind, role)
+            _set_peers(operations, rows, kind, role)
         elif role in (COLLECTIVE, UNKNOWN) and len(rows):
-            _set_groups(found, rows, kind, role)
+            _set_groups(operations, rows, kind, role)
 
 
-def _set_peers(found: Operations, rows: Array, kind: str, role: str) -> None:
+def _set_peers(operations: Operations, rows: Array, kind: str, role: str) -> None:
     """Forward goes to the next stage and backward to the one before; the last stage sends on to the first."""
-    stages = int(found.stage.max()) + 1
+    stages = int(operations.stage.max()) + 1
     if stages < 2:
         return
     up = "backward" not in kind.lower() and not kind.lower().startswith("bwd")
-    there = (found.stage[rows] + (1 if up == (role == SEND) else -1)) % stages
-    _, first = np.unique(found.rank, return_index=True)
-    coordinates = np.stack([found.data_rank[first], found.tensor_rank[first], found.stage[first]], axis=1)
-    places = {tuple(key): rank for key, rank in zip(coordinates.tolist(), found.rank[first].tolist(), strict=True)}
-    own = zip(found.data_rank[rows].tolist(), found.tensor_rank[rows].tolist(), there.tolist(), strict=True)
-    found.peer[rows] = [places.get(key, -1) for key in own]
+    there = (operations.stage[rows] + (1 if up == (role == SEND) else -1)) % stages
+    _, first = np.unique(operations.rank, return_index=True)
+    coordinates = np.stack(
+        [operations.data_rank[first], operations.tensor_rank[first], operations.stage[first]], axis=1
+    )
+    places = {tuple(key): rank for key, rank in zip(coordinates.tolist(), operations.rank[first].tolist(), strict=True)}
+    coordinates_there = zip(
+        operations.data_rank[rows].tolist(), operations.tensor_rank[rows].tolist(), there.tolist(), strict=True
+    )
+    operations.peer[rows] = [places.get(key, -1) for key in coordinates_there]
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,61 +339,61 @@ FINER = 1.1
 TOLERANCE = 1e-3  # of a step
 
 
-def _set_groups(found: Operations, rows: Array, kind: str, role: str) -> None:
+def _set_groups(operations: Operations, rows: Array, kind: str, role: str) -> None:
     """The ranks that such an operation connects: those of its name, where times allow it; else as times tell."""
-    ranks, column = np.unique(found.rank[rows], return_inverse=True)
-    occurrence = _occurrence(found, rows)
-    keys, line = np.unique(found.step[rows] * (1 << 20) + occurrence, return_inverse=True)
+    ranks, column = np.unique(operations.rank[rows], return_inverse=True)
+    occurrence = _occurrence(operations, rows)
+    keys, line = np.unique(operations.step[rows] * (1 << 20) + occurrence, return_inverse=True)
     if len(ranks) * len(keys) != len(rows):  # not once on every rank
         return
     start, end = np.empty((len(keys), len(ranks))), np.empty((len(keys), len(ranks)))
-    begin = np.array([found.step_begin_ns[int(key >> 20)] for key in keys.tolist()])
-    start[line, column], end[line, column] = found.start_ns[rows], found.end_ns[rows]
+    begin = np.array([operations.step_begin_ns[int(key >> 20)] for key in keys.tolist()])
+    start[line, column], end[line, column] = operations.start_ns[rows], operations.end_ns[rows]
     start, end = start - begin[:, None], end - begin[:, None]
     first = rows[np.unique(column, return_index=True)[1]]
-    slack = TOLERANCE * float(np.median([found.step_end_ns[s] - b for s, b in found.step_begin_ns.items()]))
-    expected = [one for pattern, one in EXPECTED if role == COLLECTIVE and pattern.search(kind.lower())][:1]
+    slack = TOLERANCE * float(np.median([operations.step_end_ns[s] - b for s, b in operations.step_begin_ns.items()]))
+    expected = [partition for pattern, partition in EXPECTED if role == COLLECTIVE and pattern.search(kind.lower())][:1]
     chosen, left = ALONE, np.inf
-    for one in expected or CANDIDATES:
-        member = _members(found, first, one)
+    for partition in expected or CANDIDATES:
+        member = _members(operations, first, partition)
         last = np.stack([start[:, member == at].max(axis=1) for at in range(member.max() + 1)], axis=1)[:, member]
         possible = float((end >= last - slack).all(axis=1).mean())
-        own = float(np.maximum(end - last, 0).sum())
-        if one is ALONE:
-            left = own * EXPLAINED if role == UNKNOWN else own
-        elif expected or (possible >= POSSIBLE and own * FINER < left):
-            chosen, left = one, own
+        unexplained_ns = float(np.maximum(end - last, 0).sum())
+        if partition is ALONE:
+            left = unexplained_ns * EXPLAINED if role == UNKNOWN else unexplained_ns
+        elif expected or (possible >= POSSIBLE and unexplained_ns * FINER < left):
+            chosen, left = partition, unexplained_ns
     if chosen is ALONE:
         return
-    names = _group_names(found, first, chosen)
+    names = _group_names(operations, first, chosen)
     for row, at in zip(rows.tolist(), column.tolist(), strict=True):
-        found.group[row] = names[at]
+        operations.group[row] = names[at]
 
 
-def _occurrence(found: Operations, rows: Array) -> Array:
+def _occurrence(operations: Operations, rows: Array) -> Array:
     """Which one of its kind it is in its step, on its rank."""
-    new = np.concatenate([[True], (np.diff(found.rank[rows]) != 0) | (np.diff(found.step[rows]) != 0)])
+    new = np.concatenate([[True], (np.diff(operations.rank[rows]) != 0) | (np.diff(operations.step[rows]) != 0)])
     begins = np.maximum.accumulate(np.where(new, np.arange(len(rows)), 0))
     return np.arange(len(rows)) - begins
 
 
-def _members(found: Operations, first: Array, one: _Partition) -> Array:
-    if not one.alike:
+def _members(operations: Operations, first: Array, partition: _Partition) -> Array:
+    if not partition.alike:
         return np.zeros(len(first), np.int64)
-    keys = np.stack([getattr(found, name)[first] for name in one.alike], axis=1)
+    keys = np.stack([getattr(operations, name)[first] for name in partition.alike], axis=1)
     return np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def _group_names(found: Operations, first: Array, one: _Partition) -> list[str]:
+def _group_names(operations: Operations, first: Array, partition: _Partition) -> list[str]:
     """Equal on all members; "" where a rank is alone."""
-    member = _members(found, first, one)
+    member = _members(operations, first, partition)
     sizes = np.bincount(member)
-    made = []
+    names = []
     for row, at in zip(first.tolist(), member.tolist(), strict=True):
-        known = [name for name in one.alike if getattr(found, name)[row] >= 0]
-        own = ", ".join(f"{name.partition('_')[0]} {getattr(found, name)[row]}" for name in known)
-        made.append("" if sizes[at] < 2 else f"{one.name} ({own})" if own else WORLD.name)
-    return made
+        known = [name for name in partition.alike if getattr(operations, name)[row] >= 0]
+        place = ", ".join(f"{name.partition('_')[0]} {getattr(operations, name)[row]}" for name in known)
+        names.append("" if sizes[at] < 2 else f"{partition.name} ({place})" if place else WORLD.name)
+    return names
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -396,49 +402,49 @@ FIELDS = ("step", "stage", "data_rank", "tensor_rank", "chunk", "micro_batch", "
 PARTS = ("data", "forward", "backward", "optimizer", "checkpoint")
 
 
-def _readings(source: Source, found: Operations) -> Iterator[Reading]:
-    edges = np.concatenate([[0], np.flatnonzero(np.diff(found.rank)) + 1, [len(found.rank)]]).tolist()
+def _readings(source: Source, operations: Operations) -> Iterator[Reading]:
+    edges = np.concatenate([[0], np.flatnonzero(np.diff(operations.rank)) + 1, [len(operations.rank)]]).tolist()
     world = len(edges) - 1
     sizes: dict[str, dict[int, None]] = {}
-    for name, rank in zip(found.group, found.rank.tolist(), strict=True):
+    for name, rank in zip(operations.group, operations.rank.tolist(), strict=True):
         if name:
             sizes.setdefault(name, {})[rank] = None
     for place, (first, last) in enumerate(pairwise(edges)):
         rows = np.arange(first, last)
-        rank = int(found.rank[first])
+        rank = int(operations.rank[first])
         facts = RankFacts(rank=rank, world_size=world, rank_source="column of ranks", source=str(source))
         facts.steps_from = "operations"
         reading = Reading(facts)
-        reading.operation_columns = _columns(found, rows)
-        reading.step_columns = _steps(found, rows)
-        reading.event_columns, reading.groups = _events(found, rows, rank, sizes)
+        reading.operation_columns = _columns(operations, rows)
+        reading.step_columns = _steps(operations, rows)
+        reading.event_columns, reading.groups = _events(operations, rows, rank, sizes)
         if place == 0:
-            reading.notes = [Note(text, where=str(source)) for text in found.notes]
-            if (found.stage < 0).all():
+            reading.notes = [Note(text, where=str(source)) for text in operations.notes]
+            if (operations.stage < 0).all():
                 text = "no column has the stage of a pipeline: sends and receives are not matched"
                 reading.notes.append(Note(text, Severity.WARNING, str(source)))
         yield reading
 
 
-def _columns(found: Operations, rows: Array) -> dict[str, Any]:
-    made: dict[str, Any] = {name: getattr(found, name)[rows] for name in FIELDS}
-    groups = sorted({found.group[row] for row in rows.tolist()})
+def _columns(operations: Operations, rows: Array) -> dict[str, Any]:
+    columns: dict[str, Any] = {name: getattr(operations, name)[rows] for name in FIELDS}
+    groups = sorted({operations.group[row] for row in rows.tolist()})
     codes = {name: at for at, name in enumerate(groups)}
-    made |= {"start_ns": found.start_ns[rows], "end_ns": found.end_ns[rows], "peer": found.peer[rows]}
-    made["kind"] = Words(found.kind.codes[rows], found.kind.values)
-    made["role"] = Words(
-        found.kind.codes[rows], [role_of(kind).replace(UNKNOWN, COMPUTE) for kind in found.kind.values]
+    columns |= {"start_ns": operations.start_ns[rows], "end_ns": operations.end_ns[rows], "peer": operations.peer[rows]}
+    columns["kind"] = Words(operations.kind.codes[rows], operations.kind.values)
+    columns["role"] = Words(
+        operations.kind.codes[rows], [role_of(kind).replace(UNKNOWN, COMPUTE) for kind in operations.kind.values]
     )
-    made["group"] = Words(np.array([codes[found.group[row]] for row in rows.tolist()], np.int32), groups)
-    return made
+    columns["group"] = Words(np.array([codes[operations.group[row]] for row in rows.tolist()], np.int32), groups)
+    return columns
 
 
 def _events(
-    found: Operations, rows: Array, rank: int, members: Mapping[str, Mapping[int, None]]
+    operations: Operations, rows: Array, rank: int, members: Mapping[str, Mapping[int, None]]
 ) -> tuple[dict[str, Any], list[Group]]:
     """Every operation; collectives are numbered in the order of their group, which is the same on all members."""
-    group = [found.group[row] for row in rows.tolist()]
-    kinds = found.kind.values
+    group = [operations.group[row] for row in rows.tolist()]
+    kinds = operations.kind.values
     counts: dict[str, int] = {}
     sequence = np.zeros(len(rows), np.int64)
     for at, name in enumerate(group):
@@ -447,8 +453,8 @@ def _events(
             sequence[at] = counts[name]
     labels = sorted({*group, ""})
     plain = [OPERATION.search(kind.lower()) for kind in kinds]
-    names = [one[0].replace("-", "_") if one else kind for one, kind in zip(plain, kinds, strict=True)]
-    codes = found.kind.codes[rows]
+    names = [names[0].replace("-", "_") if names else kind for names, kind in zip(plain, kinds, strict=True)]
+    codes = operations.kind.codes[rows]
     is_message = np.array([role_of(kind) in (SEND, RECEIVE) for kind in kinds])  # a collective of one rank is none
     in_group = np.array([bool(name) for name in group])
     columns = {
@@ -456,8 +462,8 @@ def _events(
         "name": Words(
             codes, [name if in_name else kind for name, in_name, kind in zip(names, plain, kinds, strict=True)]
         ),
-        "start_ns": found.start_ns[rows],
-        "end_ns": found.end_ns[rows],
+        "start_ns": operations.start_ns[rows],
+        "end_ns": operations.end_ns[rows],
         "group": Words(np.array([labels.index(name) for name in group], np.int32), labels),
         "sequence": np.ma.masked_array(sequence, mask=~in_group),
     }
@@ -468,43 +474,45 @@ def _events(
     return columns, groups
 
 
-def _steps(found: Operations, rows: Array) -> dict[str, Any]:
+def _steps(operations: Operations, rows: Array) -> dict[str, Any]:
     """The steps of one rank: compute by its kind, communication that no compute covers, and the rest."""
-    numbers = np.unique(found.step[rows])
-    begin = np.array([found.step_begin_ns[number] for number in numbers.tolist()])
-    end = np.array([found.step_end_ns[number] for number in numbers.tolist()])
-    kinds = [_part(kind) for kind in found.kind.values]
-    part = np.array([(*PARTS, "communication", "gc", "other").index(kind) for kind in kinds])[found.kind.codes[rows]]
-    part = np.where([bool(found.group[row]) for row in rows.tolist()], len(PARTS), part)
-    start_ns, end_ns = found.start_ns[rows], found.end_ns[rows]
+    numbers = np.unique(operations.step[rows])
+    begin = np.array([operations.step_begin_ns[number] for number in numbers.tolist()])
+    end = np.array([operations.step_end_ns[number] for number in numbers.tolist()])
+    kinds = [_part(kind) for kind in operations.kind.values]
+    part = np.array([(*PARTS, "communication", "gc", "other").index(kind) for kind in kinds])[
+        operations.kind.codes[rows]
+    ]
+    part = np.where([bool(operations.group[row]) for row in rows.tolist()], len(PARTS), part)
+    start_ns, end_ns = operations.start_ns[rows], operations.end_ns[rows]
     bounds = np.unique(np.concatenate([start_ns, end_ns, begin, end]))
     lengths = np.diff(bounds)
     step = np.clip(np.searchsorted(begin, bounds[:-1], "right") - 1, 0, None)
     inside = (bounds[:-1] >= begin[step]) & (bounds[:-1] < end[step])
     free = inside.copy()
-    made: dict[str, Any] = {name: np.zeros(len(numbers), np.int64) for name in names_of(StepRecord)}
-    made |= {name: np.zeros(len(numbers), bool) for name in ("warmup", "accumulated", "skipped", "told")}
-    made |= {"number": numbers, "begin_ns": begin, "end_ns": end}
+    columns: dict[str, Any] = {name: np.zeros(len(numbers), np.int64) for name in names_of(StepRecord)}
+    columns |= {name: np.zeros(len(numbers), bool) for name in ("warmup", "accumulated", "skipped", "told")}
+    columns |= {"number": numbers, "begin_ns": begin, "end_ns": end}
 
     def sums(mask: Array) -> Array:
         return np.bincount(step[mask], lengths[mask], minlength=len(numbers)).astype(np.int64)
 
     for at, name in enumerate((*PARTS, "communication")):
         under_way = _under_way(bounds, start_ns[part == at], end_ns[part == at])
-        made[f"{name}_ns"] = sums(under_way & free)
+        columns[f"{name}_ns"] = sums(under_way & free)
         if name == "communication":
-            made["covered_ns"], made["hidden_ns"] = sums(under_way & inside), sums(under_way & inside & ~free)
+            columns["covered_ns"], columns["hidden_ns"] = sums(under_way & inside), sums(under_way & inside & ~free)
         free &= ~under_way
-    made["other_ns"] = sums(free)
-    made["blocked_communication_ns"] = made["exposed_ns"] = made["communication_ns"]
-    made["gc_ns"] = sums(_under_way(bounds, start_ns[part == 6], end_ns[part == 6]) & inside)
-    of_step = np.searchsorted(numbers, found.step[rows])
+    columns["other_ns"] = sums(free)
+    columns["blocked_communication_ns"] = columns["exposed_ns"] = columns["communication_ns"]
+    columns["gc_ns"] = sums(_under_way(bounds, start_ns[part == 6], end_ns[part == 6]) & inside)
+    of_step = np.searchsorted(numbers, operations.step[rows])
     is_communication = part == len(PARTS)
-    made["progress_ns"] = np.bincount(
+    columns["progress_ns"] = np.bincount(
         of_step[is_communication], (end_ns - start_ns)[is_communication], minlength=len(numbers)
     ).astype(np.int64)
-    made["collectives"] = np.bincount(of_step[is_communication], minlength=len(numbers))
-    return made
+    columns["collectives"] = np.bincount(of_step[is_communication], minlength=len(numbers))
+    return columns
 
 
 def _part(kind: str) -> str:

@@ -77,9 +77,9 @@ def read(source: Source) -> Iterator[Reading]:
 
 
 def _columns(text: str) -> list[tuple[str, str]]:
-    found = [(column["name"], column["unit"] or "") for column in COLUMN.finditer(text[:500])]
-    values = [name for name, _ in found if name not in ("Size", "Count")]
-    return found if values and not text.startswith(("# Datatype", "# [")) else []
+    columns = [(column["name"], column["unit"] or "") for column in COLUMN.finditer(text[:500])]
+    values = [name for name, _ in columns if name not in ("Size", "Count")]
+    return columns if values and not text.startswith(("# Datatype", "# [")) else []
 
 
 def _take(source: Source, reading: Reading, test: OsuTest, line: int, text: str) -> bool:

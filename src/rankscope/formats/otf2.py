@@ -129,16 +129,16 @@ class Otf2Trace:
             stack[-1] = (region, entered, (before or 0) + int(size))
 
     def readings(self) -> Iterator[Reading]:
-        found = [process for process in self.processes.values() if len(process.events)]
-        if not found:
+        active = [process for process in self.processes.values() if len(process.events)]
+        if not active:
             raise self.source.bad("has no call, range or kernel in it")
-        for place, process in enumerate(found):
-            made = Reading(process.facts, tallies=process.functions.tallies() if process.functions else [])
-            made.notes = [*process.events.notes(self.source), *([] if place else self._notes())]
+        for place, process in enumerate(active):
+            reading = Reading(process.facts, tallies=process.functions.tallies() if process.functions else [])
+            reading.notes = [*process.events.notes(self.source), *([] if place else self._notes())]
             for block in process.events.blocks():
-                made.event_columns = block
-                yield made
-                made = Reading(process.facts, continues=True)
+                reading.event_columns = block
+                yield reading
+                reading = Reading(process.facts, continues=True)
 
     def _notes(self) -> list[Note]:
         notes, where = [], str(self.source)

@@ -23,9 +23,9 @@ PATH = re.compile(r'(?:(?:AT_FDCWD|\d+)(?:<(?P<base>[^>]*)>)?, )?"(?P<path>(?:[^
 
 def read_strace(source: Source) -> tuple[list[PathOperation], int]:
     """The operations on absolute paths, and how many paths could not be made absolute."""
-    found = [_strace_operation(call) for call in _calls(source) if call.name in STRACE_KINDS]
-    kept = [one for one in found if isinstance(one, PathOperation)]
-    return kept, found.count("relative")
+    results = [_strace_operation(call) for call in _calls(source) if call.name in STRACE_KINDS]
+    operations = [operation for operation in results if isinstance(operation, PathOperation)]
+    return operations, results.count("relative")
 
 
 def _calls(source: Source) -> Iterator[SystemCall]:
@@ -38,9 +38,9 @@ def _calls(source: Source) -> Iterator[SystemCall]:
         elif isinstance(line.what, SystemCall):
             yield line.what
         elif isinstance(line.what, Resumed) and (begun := pending.pop(line.task, None)):
-            whole = parsed(f"{begun.name}({begun.arguments}{line.what.rest}").what
-            if isinstance(whole, SystemCall):
-                yield whole
+            call = parsed(f"{begun.name}({begun.arguments}{line.what.rest}").what
+            if isinstance(call, SystemCall):
+                yield call
 
 
 def _strace_operation(call: SystemCall) -> PathOperation | str:

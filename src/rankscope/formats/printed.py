@@ -66,8 +66,8 @@ def _one_at(exponent: int) -> Decimal:
 
 def number(text: str) -> Printed | None:
     """The number in a text, or None."""
-    found = exactly(text) if NUMBER.fullmatch(text) else None
-    return found if found is not None and abs(found.value) <= LARGEST else None
+    value = exactly(text) if NUMBER.fullmatch(text) else None
+    return value if value is not None and abs(value.value) <= LARGEST else None
 
 
 def count(text: str) -> int | None:
@@ -76,7 +76,7 @@ def count(text: str) -> int | None:
     return int(text) if COUNT.fullmatch(text) else None
 
 
-def whole(value: Decimal) -> int:
+def rounded(value: Decimal) -> int:
     """The nearest whole number."""
     return int(value.to_integral_value())
 
@@ -164,12 +164,12 @@ def figure_and_unit(text: str) -> tuple[Printed, str] | None:
 
 def scaled(text: str, unit: str, units: dict[str, int]) -> Printed | None:
     """A figure in one of these units; `unit` is the one that stands elsewhere, as in a csv file's second line."""
-    found = figure_and_unit(text)
-    if found is None:
+    figure_unit = figure_and_unit(text)
+    if figure_unit is None:
         return None
-    figure, own = found
-    factor = units.get(own or unit)
-    if factor is None or (own and unit) or figure.value * factor > LARGEST_FIGURE:
+    figure, own_unit = figure_unit
+    factor = units.get(own_unit or unit)
+    if factor is None or (own_unit and unit) or figure.value * factor > LARGEST_FIGURE:
         return None
     return figure.times(factor)
 

@@ -53,12 +53,12 @@ def fields(data: Any) -> Iterator[tuple[int, Any]]:
 
 def packed(data: Any) -> list[int]:
     """Numbers one behind the other."""
-    made: list[int] = []
+    values: list[int] = []
     at = 0
     while at < len(data):
         value, at = varint(data, at)
-        made.append(value)
-    return made
+        values.append(value)
+    return values
 
 
 def signed(value: int) -> int:

@@ -75,8 +75,8 @@ def _cells(source: Source, line: int, text: str) -> list[str]:
 def _row(source: Source, line: int, series: str, cells: list[str]) -> Row:
     if len(cells) != len(COLUMNS):
         raise source.bad(f"{len(cells)} cells where {len(COLUMNS)} belong: {', '.join(COLUMNS)}", line)
-    found = {name: number(cell.strip()) for name, cell in zip(STATISTICS, cells[1:], strict=True)}
-    numbers = {name: cell for name, cell in found.items() if cell is not None}
+    values = {name: number(cell.strip()) for name, cell in zip(STATISTICS, cells[1:], strict=True)}
+    numbers = {name: cell for name, cell in values.items() if cell is not None}
     if len(numbers) != len(STATISTICS):
         missing = next(name for name in STATISTICS if name not in numbers)
         raise source.bad(f"{cells[0][:80]}: {missing} is not a number", line)

@@ -37,12 +37,12 @@ def parts(source: Source, head: bytes) -> list[Source]:
 
 
 def _lines(source: Source) -> list[bytes] | None:
-    kept = bytearray()
+    content = bytearray()
     for block in source.blocks():
-        kept += block
-        if len(kept) > DOCUMENT_BYTES:
+        content += block
+        if len(content) > DOCUMENT_BYTES:
             return None
-    return bytes(kept).split(b"\n")
+    return bytes(content).split(b"\n")
 
 
 def _blocks(lines: list[bytes]) -> Iterator[tuple[int, int]]:
@@ -105,7 +105,7 @@ def _add(path: Path, found_files: FoundFiles) -> None:
 def _below(folder: Path) -> Iterator[Path]:
     """Regular files, no hidden ones, and nothing of rankscope's own runs."""
     for at, folders, names in os.walk(folder):
-        folders[:] = sorted((one for one in folders if one[0] != "." and not is_run(Path(at, one))), key=natural)
+        folders[:] = sorted((name for name in folders if name[0] != "." and not is_run(Path(at, name))), key=natural)
         paths = [Path(at, name) for name in sorted(names, key=natural) if name[0] != "."]
         yield from (path for path in paths if path.is_file())
 
@@ -136,15 +136,15 @@ def settle_ranks(source: Source, processes: Sequence[RankFacts]) -> list[Note]:
     return [Note(f"rank {ranks[0].rank} is taken from the file's name: the file does not say it", where=str(source))]
 
 
-def _as_told(source: Source, ranks: Sequence[RankFacts], told: int) -> list[Note]:
-    own = [facts.rank for facts in ranks if facts.rank is not None]
-    if len(ranks) == 1 and not own:
-        ranks[0].rank, ranks[0].rank_source = told, "--rank"
-    elif own and own != [told]:
-        text = f"--rank {told} was not used: the file itself says rank {own[0]}"
+def _as_told(source: Source, ranks: Sequence[RankFacts], rank: int) -> list[Note]:
+    ranks_stated = [facts.rank for facts in ranks if facts.rank is not None]
+    if len(ranks) == 1 and not ranks_stated:
+        ranks[0].rank, ranks[0].rank_source = rank, "--rank"
+    elif ranks_stated and ranks_stated != [rank]:
+        text = f"--rank {rank} was not used: the file itself says rank {ranks_stated[0]}"
         return [Note(text, Severity.WARNING, str(source))]
     elif len(ranks) > 1:
-        text = f"--rank {told} was not used: the file describes {len(ranks)} processes"
+        text = f"--rank {rank} was not used: the file describes {len(ranks)} processes"
         return [Note(text, Severity.WARNING, str(source))]
     return []
 
@@ -160,10 +160,10 @@ def pieces(source: Source, wanted: str | None = None) -> list[Piece]:
         return [(source, format_named(wanted))]
     if not head:
         raise source.bad("is empty")
-    whole = all_recognised(head)
+    recognised = all_recognised(head)
     split = [(part, known) for part in parts(source, head) for known in all_recognised(part.head())]
-    if whole and {known.name for _, known in split} <= {known.name for known in whole}:
-        return [(source, known) for known in whole]
+    if recognised and {known.name for _, known in split} <= {known.name for known in recognised}:
+        return [(source, known) for known in recognised]
     if not split:
         raise _unknown(source, head)
     return split
@@ -180,11 +180,11 @@ def _unknown(source: Source, head: bytes) -> BadFile:
 def readings(source: Source, chosen: list[Piece]) -> Iterator[tuple[str, Reading]]:
     """Format and reading, piece by piece; a bad piece of several is told in a note, a bad file raises BadFile."""
     bad: list[BadFile] = []
-    found = False
+    any_reading = False
     for piece, known in chosen:
         try:
             for reading in _sound(piece, known):
-                found = True
+                any_reading = True
                 yield known.name, reading
         except BadFile as problem:
             if len(chosen) == 1:
@@ -192,7 +192,7 @@ def readings(source: Source, chosen: list[Piece]) -> Iterator[tuple[str, Reading
             bad.append(problem)
     if len(bad) == len(chosen):
         raise bad[0]
-    if not found:
+    if not any_reading:
         raise source.bad(f"contains nothing that the {chosen[0][1].name} reader recognises")
     if bad:
         yield "", _about_file(str(source), bad)
@@ -215,14 +215,14 @@ def _sound(piece: Source, known: Format) -> Iterator[Reading]:
 
 
 def _odd_bytes(piece: Source, tool: str) -> Reading:
-    made = _about_file(str(piece.path), [])
-    made.facts.tool = tool
+    reading = _about_file(str(piece.path), [])
+    reading.facts.tool = tool
     text = "not UTF-8 from here on: unreadable bytes are shown as \ufffd"
-    made.notes.append(Note(text, Severity.WARNING, piece.at(piece.odd_line or 1)))
-    return made
+    reading.notes.append(Note(text, Severity.WARNING, piece.at(piece.odd_line or 1)))
+    return reading
 
 
 def _about_file(path: str, bad: list[BadFile]) -> Reading:
-    made = Reading(RankFacts(source=path, role=Role.DOCUMENT))
-    made.notes = [Note(f"this part was left out: {problem}", Severity.WARNING, path) for problem in bad]
-    return made
+    reading = Reading(RankFacts(source=path, role=Role.DOCUMENT))
+    reading.notes = [Note(f"this part was left out: {problem}", Severity.WARNING, path) for problem in bad]
+    return reading

@@ -75,7 +75,7 @@ def all_recognised(head: bytes) -> list[Format]:
     """The first format that knows the content, and those that read beside it."""
     formats: list[Format] = []
     for known in map(format_named, FORMATS):
-        claimed = any(not one.beside for one in formats)
+        claimed = any(not format_.beside for format_ in formats)
         if (known.beside or not claimed) and known.sniff(head):
             formats.append(known)
     return formats

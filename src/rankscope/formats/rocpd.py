@@ -77,30 +77,30 @@ def read(source: Source) -> Iterator[Reading]:
 
 
 def _readings(source: Source, connection: sqlite3.Connection) -> Iterator[Reading]:
-    found = False
+    any_table = False
     for database in _sessions(connection):
         _take_strings(source, database)
         processes: dict[Any, RocpdProcess] = {}
         unread = [*_kernels(source, database, processes), *_copies(source, database, processes)]
         unread += [*_regions(source, database, processes), *_old(source, database, processes)]
-        told = [process for process in processes.values() if len(process.events)]
-        for place, process in enumerate(told):
-            found = True
-            yield from _of_process(source, process, unread if not place else [], alone=len(told) == 1)
-    if not found:
+        active = [process for process in processes.values() if len(process.events)]
+        for place, process in enumerate(active):
+            any_table = True
+            yield from _of_process(source, process, unread if not place else [], alone=len(active) == 1)
+    if not any_table:
         raise source.bad("has no kernel, copy, call or range in it")
 
 
 def _of_process(source: Source, process: RocpdProcess, unread: list[Note], alone: bool) -> Iterator[Reading]:
     if alone and process.facts.rank is None:
         process.facts.rank = source.hints.rank
-    made = Reading(process.facts, tallies=process.sums.tallies() if process.sums else [])
+    reading = Reading(process.facts, tallies=process.sums.tallies() if process.sums else [])
     text = "times of the database are those of the machine's own clock, not from 1970"
-    made.notes = [Note(text, where=str(source)), *unread, *process.events.notes(source)]
+    reading.notes = [Note(text, where=str(source)), *unread, *process.events.notes(source)]
     for block in process.events.blocks():
-        made.event_columns = block
-        yield made
-        made = Reading(process.facts, continues=True)
+        reading.event_columns = block
+        yield reading
+        reading = Reading(process.facts, continues=True)
 
 
 def _sessions(connection: sqlite3.Connection) -> Iterator[Database]:
@@ -154,8 +154,8 @@ def _host(database: Database, node: Any) -> str:
     if not database.has("rocpd_info_node", "id", "hostname") or not isinstance(node, int):
         return ""
     sql = f"SELECT substr(hostname, 1, 255) FROM {database.named('rocpd_info_node')} WHERE id = ?"
-    found = database.connection.execute(sql, (node,)).fetchone()
-    return str(found[0] or "") if found else ""
+    row = database.connection.execute(sql, (node,)).fetchone()
+    return str(row[0] or "") if row else ""
 
 
 def _devices(database: Database) -> str:
@@ -184,9 +184,13 @@ def _timed(database: Database, table: str) -> tuple[str, str, str]:
 def _placed(database: Database, table: str) -> tuple[dict[str, str], str]:
     """SQL of process, thread, agent and queue: on the row itself, or on its track."""
     names = ("pid", "tid", "agent_id", "queue_id")
-    own = {name: database.column(table, name) for name in names}
-    if own["pid"] != "NULL" or not database.has(table, "track_id") or not database.has("rocpd_track", "id", "pid"):
-        return own, ""
+    own_columns = {name: database.column(table, name) for name in names}
+    if (
+        own_columns["pid"] != "NULL"
+        or not database.has(table, "track_id")
+        or not database.has("rocpd_track", "id", "pid")
+    ):
+        return own_columns, ""
     columns = database.tables["rocpd_track"][1]
     of_track = {name: f"track.{quoted(name)}" if name in columns else "NULL" for name in names}
     return of_track, f" LEFT JOIN {database.named('rocpd_track')} track ON track.id = one.track_id"
@@ -227,7 +231,9 @@ def _kernels(source: Source, database: Database, processes: dict[Any, RocpdProce
     name, joins = "NULL", ""
     if database.has(symbols, "id") and database.has(table, "kernel_id"):
         columns = database.tables[symbols][1]
-        shown = next((one for one in ("display_name", "truncated_kernel_name", "kernel_name") if one in columns), None)
+        shown = next(
+            (name for name in ("display_name", "truncated_kernel_name", "kernel_name") if name in columns), None
+        )
         if shown:
             name, joins = (
                 f"substr(symbol.{quoted(shown)}, 1, {LETTERS})",

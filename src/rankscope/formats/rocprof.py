@@ -171,38 +171,41 @@ class RocprofFile:
 
     # ------------------------------------------------------------ all of it
     def readings(self) -> Iterator[Reading]:
-        found = {pid: one for pid, one in self.processes.items() if len(one)}
+        active = {pid: events for pid, events in self.processes.items() if len(events)}
         rows = sum(len(section.rows) for section in self.sections.values())
         self.figures += [
             Figure(kernel, name, value, "count", statistic="total") for (kernel, name), value in self.counters.items()
         ]
-        if not found and not rows and not self.figures:
+        if not active and not rows and not self.figures:
             raise self.source.bad("holds no row of rocprof that can be read")
         about = self.bad.notes(self.source)
-        if not found:
+        if not active:
             yield self._summed(about)
-        for place, (pid, events) in enumerate(found.items()):
-            rank = self.source.hints.rank if len(found) == 1 else None
-            made = Reading(RankFacts(rank=rank, pid=pid, source=str(self.source.path)))
-            made.tallies = self.hsa[pid].tallies() if pid in self.hsa else []
-            made.figures = [] if place else self.figures
+        for place, (pid, events) in enumerate(active.items()):
+            rank = self.source.hints.rank if len(active) == 1 else None
+            reading = Reading(RankFacts(rank=rank, pid=pid, source=str(self.source.path)))
+            reading.tallies = self.hsa[pid].tallies() if pid in self.hsa else []
+            reading.figures = [] if place else self.figures
             text = "times of the trace are those of the machine's own clock, not from 1970"
-            made.notes = [*([] if place else [Note(text, where=str(self.source)), *about]), *events.notes(self.source)]
+            reading.notes = [
+                *([] if place else [Note(text, where=str(self.source)), *about]),
+                *events.notes(self.source),
+            ]
             for block in events.blocks():
-                made.event_columns = block
-                yield made
-                made = Reading(made.facts, continues=True)
+                reading.event_columns = block
+                yield reading
+                reading = Reading(reading.facts, continues=True)
 
     def _summed(self, about: list[Note]) -> Reading:
-        made = Reading(RankFacts(rank=self.source.hints.rank, source=str(self.source.path)), figures=self.figures)
-        made.notes = about
+        reading = Reading(RankFacts(rank=self.source.hints.rank, source=str(self.source.path)), figures=self.figures)
+        reading.notes = about
         for section in self.sections.values():
-            own = tallies(section)
-            for tally in own:
+            section_tallies = tallies(section)
+            for tally in section_tallies:
                 tally.layer = self._summed_layer(tally.name)
-            made.tallies += own
-            made.notes += check(section, self.source)
-        return made
+            reading.tallies += section_tallies
+            reading.notes += check(section, self.source)
+        return reading
 
 
 def _rounded(value: Printed) -> Printed:
@@ -218,13 +221,13 @@ def _agent(text: str) -> str:
 
 def read(source: Source) -> Iterator[Reading]:
     """A process for each that the rows name, else one."""
-    told: RocprofFile | None = None
+    trace: RocprofFile | None = None
     for line, text in source.lines():
-        if told is None:
+        if trace is None:
             titles = [cell.strip() for cell in cells_of(text)]
-            told = RocprofFile(source, Titles(len(titles), {title: at for at, title in enumerate(titles)}))
+            trace = RocprofFile(source, Titles(len(titles), {title: at for at, title in enumerate(titles)}))
         elif text.strip():
-            told.take(line, text)
-    if told is None:
+            trace.take(line, text)
+    if trace is None:
         raise source.bad("is empty")
-    yield from told.readings()
+    yield from trace.readings()

@@ -71,8 +71,8 @@ class Unpacked(CountedStream):
     def readinto(self, buffer: Any) -> int:
         got = super().readinto(buffer)
         if self.done_bytes > max(UNPACKED_FREELY, MOST_UNPACKED * self.packed.done_bytes):
-            told = f"unpacks to more than {MOST_UNPACKED} times its size"
-            raise self.fail(f"{told}: not read beyond byte {self.done_bytes}")
+            sentence = f"unpacks to more than {MOST_UNPACKED} times its size"
+            raise self.fail(f"{sentence}: not read beyond byte {self.done_bytes}")
         return got
 
     def seekable(self) -> bool:
@@ -103,14 +103,14 @@ class ZstdFrames(io.RawIOBase):
         return got
 
     def _unpacked(self, piece: bytes) -> bytes:
-        made = []
+        pieces = []
         while piece:
-            made.append(self.frame.decompress(piece))
+            pieces.append(self.frame.decompress(piece))
             self.begun = not self.frame.eof
             piece = self.frame.unused_data if self.frame.eof else b""
             if self.frame.eof:
                 self.frame = zstandard.ZstdDecompressor().decompressobj()
-        return b"".join(made)
+        return b"".join(pieces)
 
     def readable(self) -> bool:
         return True
@@ -217,9 +217,9 @@ class Source:
 
     def text(self) -> str:
         """All of it as text, where a format has to be seen whole."""
-        kept = bytearray()
+        content = bytearray()
         for block in self.blocks():
-            kept += block
-            if len(kept) > TEXT_BYTES:
+            content += block
+            if len(content) > TEXT_BYTES:
                 raise self.bad(f"is larger than {TEXT_BYTES >> 20} MiB of text")
-        return self._decoded(kept, 1)
+        return self._decoded(content, 1)

@@ -116,8 +116,8 @@ def _call(name: str, rest: str) -> SystemCall:
         return SystemCall(name, arguments)
     time = TIME.search(result)
     ns = number(time[1]) if time else None
-    told = None if ns is None else float(ns.value * 10**9)
-    return SystemCall(name, arguments, match["value"], match["error"] or "", told)
+    duration_ns = None if ns is None else float(ns.value * 10**9)
+    return SystemCall(name, arguments, match["value"], match["error"] or "", duration_ns)
 
 
 def _split(rest: str) -> tuple[str, str]:

@@ -27,9 +27,13 @@ def sniff(head: bytes) -> bool:
     if not any(mark in head for mark in MARKS):
         return False
     lines = [line for line in head.decode("utf-8", "replace").split("\n")[:SNIFFED_LINES] if line.strip()]
-    found = [parsed(line).what for line in lines]
-    own = [what for what in found if what and (not isinstance(what, SystemCall) or what.result or what.unfinished)]
-    return 2 * len(own) >= len(lines) and any(isinstance(what, SystemCall) and what.result for what in own)
+    kinds = [parsed(line).what for line in lines]
+    recognised = [
+        what for what in kinds if what and (not isinstance(what, SystemCall) or what.result or what.unfinished)
+    ]
+    return 2 * len(recognised) >= len(lines) and any(
+        isinstance(what, SystemCall) and what.result for what in recognised
+    )
 
 
 @dataclass(slots=True)
@@ -130,10 +134,10 @@ def _finish(log: StraceLog, task: TracedThread, call: object) -> None:
     log.sums.add(Layer.CALLS, call.name, call.ns, call.error, thread=task.number, errors=bool(call.error))
     if call.name == "execve" and call.result == "0":
         task.command = call.command()
-    made = int(call.result) if call.name in CHILD_MAKERS and call.result.isdigit() else 0
-    if made and len(log.threads) + len(log.parents) < 2 * MAX_TASKS:
+    child = int(call.result) if call.name in CHILD_MAKERS and call.result.isdigit() else 0
+    if child and len(log.threads) + len(log.parents) < 2 * MAX_TASKS:
         is_thread = call.name in THREAD_MAKERS and "CLONE_THREAD" in call.arguments
-        (log.threads if is_thread else log.parents)[made] = task.number
+        (log.threads if is_thread else log.parents)[child] = task.number
 
 
 def _keep_time(log: StraceLog, task: TracedThread, line: StraceLine) -> None:
@@ -194,7 +198,7 @@ def _reading(
     reading = Reading(_facts(log, task, len(tasks), first), tallies=tallies)
     if first:
         reading.notes = [*log.notes, *_general_notes(log)]
-    for other in (one for one in tasks if one.pending is not None):
+    for other in (task for task in tasks if task.pending is not None):
         text = f"{other.pending_name} of {other.number or 'the process'} had not returned when the log ends"
         reading.notes.append(Note(text, where=str(log.source)))
     return reading

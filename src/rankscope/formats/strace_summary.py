@@ -61,11 +61,11 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> Iterator[Reading]:
     """One reading for each table."""
-    found = 0
+    tables = 0
     for summary in summaries(source, source.lines()):
-        found += 1
+        tables += 1
         yield summary.reading()
-    if not found:
+    if not tables:
         raise source.bad("no table of strace -c in it")
 
 
@@ -103,7 +103,7 @@ def _take(summary: StraceSummary, line: int, text: str) -> None:
     numbers = {name: number(cell) for name, cell in zip(summary.columns, cells, strict=True) if cell}
     name = cells[summary.columns.index("syscall")]
     numbers.pop("syscall")
-    row = Row(line, name, {column: found for column, found in numbers.items() if found is not None})
+    row = Row(line, name, {column: value for column, value in numbers.items() if value is not None})
     if len(row.cells) != len(numbers):
         return
     if any(cell and count(cell) is None for cell in _counts(summary.columns, cells)):
@@ -169,10 +169,12 @@ def _total_problems(rows: Sequence[Row], total: Row) -> Iterator[str]:
 
 
 def _share_problems(row: Row, total: Row) -> Iterator[str]:
-    whole = total.cells.get("seconds")
-    if whole is None or whole.value <= 0 or not {"%time", "seconds"} <= row.cells.keys():
+    all_seconds = total.cells.get("seconds")
+    if all_seconds is None or all_seconds.value <= 0 or not {"%time", "seconds"} <= row.cells.keys():
         return
     part = row.cells["seconds"]
-    if not row.cells["%time"].meets(100 * part.low / whole.high, 100 * part.high / max(whole.low, SHORTEST_S)):
-        expected = 100 * row.value("seconds") / float(whole.value)
+    if not row.cells["%time"].meets(
+        100 * part.low / all_seconds.high, 100 * part.high / max(all_seconds.low, SHORTEST_S)
+    ):
+        expected = 100 * row.value("seconds") / float(all_seconds.value)
         yield f"{row.value('%time'):g} % of the time, but its seconds are {expected:.2f} % of the total"

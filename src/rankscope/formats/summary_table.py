@@ -126,16 +126,16 @@ def _limited(notes: list[Note], source: Source) -> list[Note]:
 
 
 def _check_row(row: Row, source: Source) -> list[Note]:
-    found = []
+    problems = []
     if row.total and row.mean and row.calls and not mean_fits(row):
-        found.append(f"{_ms(row.total)} in {row.calls} calls is not {_ms(row.mean)} on average")
+        problems.append(f"{_ms(row.total)} in {row.calls} calls is not {_ms(row.mean)} on average")
     if row.least and row.mean and row.least.value - row.least.step > row.mean.value + row.mean.step:
-        found.append(f"the least time {_ms(row.least)} is above the average {_ms(row.mean)}")
+        problems.append(f"the least time {_ms(row.least)} is above the average {_ms(row.mean)}")
     if row.most and row.mean and row.most.value + row.most.step + 1 < row.mean.value - row.mean.step:
-        found.append(f"the longest time {_ms(row.most)} is below the average {_ms(row.mean)}")
+        problems.append(f"the longest time {_ms(row.most)} is below the average {_ms(row.mean)}")
     if row.most and row.total and row.most.value - row.most.step > row.total.value + row.total.step:
-        found.append(f"the longest time {_ms(row.most)} is above the total {_ms(row.total)}")
-    return [Note(f"{row.name[:60]}: {text}", Severity.WARNING, source.at(row.line)) for text in found]
+        problems.append(f"the longest time {_ms(row.most)} is above the total {_ms(row.total)}")
+    return [Note(f"{row.name[:60]}: {text}", Severity.WARNING, source.at(row.line)) for text in problems]
 
 
 def mean_fits(row: Row) -> bool:
@@ -151,15 +151,15 @@ def whole_ns(rows: Sequence[Row]) -> tuple[Decimal, Decimal] | None:
 
     The largest share tells it best, unless it is at odds with the middle of what all rows say.
     """
-    told = [(row.share.value, row) for row in rows if row.share and row.total and telling(row.share)]
-    if not told:
+    shares = [(row.share.value, row) for row in rows if row.share and row.total and telling(row.share)]
+    if not shares:
         return None
-    middle = Decimal(median(row.total.value * WHOLE / share for share, row in told if row.total))
-    for share, row in sorted(told, key=lambda one: -one[0]):
+    middle = Decimal(median(row.total.value * WHOLE / share for share, row in shares if row.total))
+    for share, row in sorted(shares, key=lambda item: -item[0]):
         assert row.total is not None and row.share is not None
-        whole = row.total.value * WHOLE / share
-        if abs(whole - middle) <= ODD * middle:
-            return whole, whole * row.share.step / share + row.total.step * WHOLE / share
+        total = row.total.value * WHOLE / share
+        if abs(total - middle) <= ODD * middle:
+            return total, total * row.share.step / share + row.total.step * WHOLE / share
     return middle, ODD * middle
 
 
@@ -167,22 +167,22 @@ def telling(share: Printed | None) -> bool:
     return share is not None and share.value >= TELLING
 
 
-def share_fits(row: Row, whole: Decimal, doubt: Decimal) -> bool:
+def share_fits(row: Row, total: Decimal, doubt: Decimal) -> bool:
     """Whether share × whole = time within what printing hid."""
     assert row.total is not None and row.share is not None
-    low = (row.share.value - row.share.step) * (whole - doubt) / WHOLE
-    high = (row.share.value + row.share.step) * (whole + doubt) / WHOLE
+    low = (row.share.value - row.share.step) * (total - doubt) / WHOLE
+    high = (row.share.value + row.share.step) * (total + doubt) / WHOLE
     return row.total.agrees(low, high)
 
 
 def _check_shares(section: ProfileSection, source: Source) -> list[Note]:
     rows = [row for row in section.rows if row.share is not None]
-    found = whole_ns(rows)
-    if found is None:
+    total = whole_ns(rows)
+    if total is None:
         return []
-    whole, doubt = found
-    odd = [row for row in rows if row.total and row.share and not share_fits(row, whole, doubt)]
-    of_whole = f"of the {_milli(whole)} ms of {section.title}"
+    total_ns, doubt = total
+    odd = [row for row in rows if row.total and row.share and not share_fits(row, total_ns, doubt)]
+    of_whole = f"of the {_milli(total_ns)} ms of {section.title}"
     notes = [_share_note(row, of_whole, source) for row in odd]
     return _limited(notes, source) + _check_sum(section, rows, source)
 
@@ -215,10 +215,10 @@ def unlisted(section: ProfileSection) -> list[Figure]:
     shares, slack = _added_shares(section.rows)
     if section.within or shares >= WHOLE - slack:
         return []
-    found = whole_ns(section.rows)
-    if found is None:
+    total = whole_ns(section.rows)
+    if total is None:
         return []
-    return [Figure(section.layer, WHOLE_NAME, float(round(found[0])), "ns", statistic="total")]
+    return [Figure(section.layer, WHOLE_NAME, float(round(total[0])), "ns", statistic="total")]
 
 
 def _ms(figure: Printed) -> str:

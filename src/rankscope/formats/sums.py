@@ -131,11 +131,13 @@ class TraceColumns:
         if not len(self):
             return []
         where = source.at(self._first_line)
-        found = [Note("times of the trace count from the beginning of profiling, not from 1970", Severity.NOTE, where)]
+        remarks = [
+            Note("times of the trace count from the beginning of profiling, not from 1970", Severity.NOTE, where)
+        ]
         if self._left_out:
-            told = f"{self._left_out} events after the first {MOST_EVENTS} are in the sums only"
-            found.append(Note(told, Severity.WARNING, where))
-        return found + [Note(text, Severity.WARNING, source.at(line)) for line, text in self._odd]
+            sentence = f"{self._left_out} events after the first {MOST_EVENTS} are in the sums only"
+            remarks.append(Note(sentence, Severity.WARNING, where))
+        return remarks + [Note(text, Severity.WARNING, source.at(line)) for line, text in self._odd]
 
 
 # ---------------------------------------------------------------- sums
@@ -150,7 +152,7 @@ class Sums:
     """Tallies by layer, name, group, size class, thread, kind and what they are part of."""
 
     source: Source
-    found: dict[Key, Tally] = field(default_factory=dict)
+    by_key: dict[Key, Tally] = field(default_factory=dict)
 
     def add(
         self,
@@ -167,12 +169,12 @@ class Sums:
     ) -> None:
         """Count one occurrence; None for a time that the file does not tell."""
         key = (layer, name, group, size_class, thread, kind, within)
-        tally = self.found.get(key)
+        tally = self.by_key.get(key)
         if tally is None:
-            if len(self.found) >= MAX_TALLIES:
+            if len(self.by_key) >= MAX_TALLIES:
                 raise self.source.bad(f"more than {MAX_TALLIES} different names: not a file of this format")
             shared = (layer, name, 0, 0.0, group, size_class, "", kind, thread)
-            tally = self.found[key] = RangeTally(*shared, within=within) if within else Tally(*shared)
+            tally = self.by_key[key] = RangeTally(*shared, within=within) if within else Tally(*shared)
         tally.calls = (tally.calls or 0) + 1
         tally.errors += errors
         if size_bytes is not None:
@@ -182,11 +184,11 @@ class Sums:
 
     def tallies(self) -> list[Tally]:
         """What was counted in nothing else, in the order first met."""
-        return [tally for tally in self.found.values() if not isinstance(tally, RangeTally)]
+        return [tally for tally in self.by_key.values() if not isinstance(tally, RangeTally)]
 
     def range_tallies(self) -> list[RangeTally]:
         """What was counted as part of something else."""
-        return [tally for tally in self.found.values() if isinstance(tally, RangeTally)]
+        return [tally for tally in self.by_key.values() if isinstance(tally, RangeTally)]
 
 
 def _add_time(tally: Tally, ns: float) -> None:

@@ -184,9 +184,9 @@ class ThapiText:
         if part == "profiling":
             return self._profiling(process, tid, event, payload)
         if part == "arguments" and event == "kernel_info":
-            told = dict(MEMBER.findall(payload))
+            members = dict(MEMBER.findall(payload))
             if len(process.kernels) < MOST_OPEN:
-                process.kernels[told.get("kernel", "")] = told.get("function_name", "").strip('"')
+                process.kernels[members.get("kernel", "")] = members.get("function_name", "").strip('"')
             return True
         if "ompt_scope_" in payload:
             return self._scope(process, layer, event, at_ns, tid, payload)
@@ -200,10 +200,10 @@ class ThapiText:
         stack = process.open.setdefault(call.thread, [])
         if len(stack) > MOST_OPEN // 100 or len(process.open) > MOST_OPEN:
             raise self.source.bad("calls that never end: not a trace of THAPI")
-        told = dict(MEMBER.findall(payload)) if call.name in KERNEL_OF else {}
-        call.kernel = process.kernels.get(told.get(KERNEL_OF.get(call.name, ""), ""), "")
+        members = dict(MEMBER.findall(payload)) if call.name in KERNEL_OF else {}
+        call.kernel = process.kernels.get(members.get(KERNEL_OF.get(call.name, ""), ""), "")
         if call.name in FUNCTION_NAMED:
-            call.kernel = told.get("name_val", "").strip('"')
+            call.kernel = members.get("name_val", "").strip('"')
         stack.append(call)
         return True
 
@@ -240,8 +240,8 @@ class ThapiText:
 
     def _profiling(self, process: ThapiProcess, tid: int, event: str, payload: str) -> bool:
         """A call asks for the times of what it launches; they come later, or before it has ended."""
-        told = dict(MEMBER.findall(payload))
-        handle = told.get("hStart") or told.get("hEvent") or told.get("event") or ""
+        members = dict(MEMBER.findall(payload))
+        handle = members.get("hStart") or members.get("hEvent") or members.get("event") or ""
         if event == "event_profiling":
             stack = process.open.get(tid)
             if not stack:
@@ -250,7 +250,7 @@ class ThapiText:
             return True
         if event != "event_profiling_results":
             return False
-        length_ns = _length(told)
+        length_ns = _length(members)
         if length_ns is None:
             process.unit_less += 1
             process.launched.pop(handle, None)
@@ -266,20 +266,20 @@ class ThapiText:
 
     # ------------------------------------------------------------ intervals and sums
     def _interval(self, kind: str, text: str) -> bool:
-        told = {key: value.strip().strip('"') for key, value in MEMBER.findall(text)}
+        members = {key: value.strip().strip('"') for key, value in MEMBER.findall(text)}
         numbers: dict[str, int] = {
-            key: int(value) for key, value in told.items() if WHOLE.fullmatch(value) and abs(int(value)) < 2**62
+            key: int(value) for key, value in members.items() if WHOLE.fullmatch(value) and abs(int(value)) < 2**62
         }
-        name, pid = told.get("name", ""), numbers.get("vpid")
+        name, pid = members.get("name", ""), numbers.get("vpid")
         if not name or pid is None or pid < 0:
             return False
-        process = self.process(told.get("hostname", ""), pid)
+        process = self.process(members.get("hostname", ""), pid)
         layer = {"device": Layer.GPU, "traffic": Layer.MEMORY}.get(kind) or BACKENDS.get(
             numbers.get("backend", 0), Layer.HOST
         )
         if {"min", "max", "total", "count"} <= numbers.keys():
             return self._sum(process, layer, name, numbers)
-        failed, tid = told.get("err") == "true", numbers.get("vtid", 0)
+        failed, tid = members.get("err") == "true", numbers.get("vtid", 0)
         if kind == "traffic":
             size = numbers.get("size")
             return size is not None and size >= 0 and self._traffic(process, name, size)
@@ -302,7 +302,7 @@ class ThapiText:
         return True
 
     def _traffic(self, process: ThapiProcess, name: str, size: int) -> bool:
-        tally = next((one for one in process.tallies if one.layer == Layer.MEMORY and one.name == name), None)
+        tally = next((tally for tally in process.tallies if tally.layer == Layer.MEMORY and tally.name == name), None)
         if tally is None:
             tally = Tally(Layer.MEMORY, name, 0, None, bytes=0)
             process.tallies.append(tally)
@@ -312,14 +312,14 @@ class ThapiText:
 
     # ------------------------------------------------------------ all of it
     def readings(self) -> Iterator[Reading]:
-        found = [one for one in self.processes.values() if len(one.events) or one.tallies]
-        if not found:
+        active = [process for process in self.processes.values() if len(process.events) or process.tallies]
+        if not active:
             raise self.source.bad("holds no call, kernel or sum of THAPI")
-        for place, process in enumerate(found):
+        for place, process in enumerate(active):
             blocks = process.events.blocks()
-            made = Reading(process.facts, tallies=process.tallies, event_columns=next(blocks, {}))
-            made.notes = [*self._notes(process), *([] if place else self._about_file())]
-            yield made
+            reading = Reading(process.facts, tallies=process.tallies, event_columns=next(blocks, {}))
+            reading.notes = [*self._notes(process), *([] if place else self._about_file())]
+            yield reading
             for block in blocks:
                 yield Reading(process.facts, continues=True, event_columns=block)
 
@@ -343,13 +343,13 @@ class ThapiText:
         return notes
 
 
-def _length(told: dict[str, str]) -> int | None:
+def _length(members: dict[str, str]) -> int | None:
     """Of work on a device, in ns; None where the trace has it in ticks of the device."""
-    if "milliseconds" in told:
-        text = told["milliseconds"].strip()
+    if "milliseconds" in members:
+        text = members["milliseconds"].strip()
         return round(float(text) * 1e6) if re.fullmatch(r"\d{1,12}(?:\.\d{1,12})?", text) else None
-    if "start" in told and "end" in told and "submit" in told:
-        start, end = told["start"].strip(), told["end"].strip()
+    if "start" in members and "end" in members and "submit" in members:
+        start, end = members["start"].strip(), members["end"].strip()
         if re.fullmatch(r"\d{1,19}", start) and re.fullmatch(r"\d{1,19}", end) and int(end) >= int(start):
             return int(end) - int(start)
     return None
@@ -357,7 +357,7 @@ def _length(told: dict[str, str]) -> int | None:
 
 def read(source: Source) -> Iterator[Reading]:
     """A reading for each process in the trace."""
-    told = ThapiText(source)
+    trace = ThapiText(source)
     for line, text in source.lines():
-        told.take(line, text)
-    yield from told.readings()
+        trace.take(line, text)
+    yield from trace.readings()

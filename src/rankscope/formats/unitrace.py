@@ -173,23 +173,26 @@ class UnitraceText:
             raise self.source.bad("holds no table and no timeline of unitrace")
         facts = RankFacts(rank=self.source.hints.rank, source=str(self.source.path))
         facts.devices = ", ".join(f"GPU {place} ({device})" for device, place in self.devices.items())
-        made = Reading(facts, figures=self.figures)
+        reading = Reading(facts, figures=self.figures)
         timed = {section.layer for section in self.sections}
-        for section in (*self.sections, *(one for one in self.submissions if one.layer not in timed)):
-            own = tallies(section)
-            for tally, row in zip(own, section.rows, strict=True):
+        for section in (
+            *self.sections,
+            *(submission for submission in self.submissions if submission.layer not in timed),
+        ):
+            section_tallies = tallies(section)
+            for tally, row in zip(section_tallies, section.rows, strict=True):
                 size = self.sizes.get((id(section), row.line))
                 tally.bytes = None if size is None else min(size * (tally.calls or 0), 2**63 - 1)
-            made.tallies += own
-            made.notes += check(section, self.source)
-        made.notes += self._check_totals()
+            reading.tallies += section_tallies
+            reading.notes += check(section, self.source)
+        reading.notes += self._check_totals()
         if len(self.events):
             text = "times of the timeline count from the start of the machine, not from 1970"
-            made.notes.append(Note(text, where=str(self.source)))
-        made.notes += [*self.events.notes(self.source), *self.bad.notes(self.source), *self.other.notes(self.source)]
+            reading.notes.append(Note(text, where=str(self.source)))
+        reading.notes += [*self.events.notes(self.source), *self.bad.notes(self.source), *self.other.notes(self.source)]
         blocks = self.events.blocks()
-        made.event_columns = next(blocks, {})
-        yield made
+        reading.event_columns = next(blocks, {})
+        yield reading
         for block in blocks:
             yield Reading(facts, continues=True, event_columns=block)
 
@@ -201,7 +204,7 @@ class UnitraceText:
                 continue
             wanted = f"{what} Timing of {backend}"
             sections = [section for section in self.sections if section.title == wanted]
-            summed = sum((row.total.value for one in sections for row in one.rows if row.total), Decimal(0))
+            summed = sum((row.total.value for section in sections for row in section.rows if row.total), Decimal(0))
             if sections and summed != total_ns:
                 text = f"{what} time of {backend}: {total_ns} ns are printed, the rows add up to {summed} ns"
                 yield Note(text, Severity.WARNING, self.source.at(line))
@@ -216,7 +219,7 @@ def _bare(name: str) -> tuple[str, int | None]:
 
 def read(source: Source) -> Iterator[Reading]:
     """One reading: unitrace writes a file for each process."""
-    told = UnitraceText(source)
+    trace = UnitraceText(source)
     for line, text in source.lines():
-        told.take(line, text)
-    yield from told.readings()
+        trace.take(line, text)
+    yield from trace.readings()

@@ -85,14 +85,14 @@ class XSpace:
         self.left_out: Counter[str] = Counter()
         self.damaged = 0
         self.devices: dict[str, None] = {}
-        self.told: list[str] = []
+        self.problems: list[str] = []
 
     def take(self, data: memoryview) -> None:
         for number, value in fields(data):
             if number == 1 and isinstance(value, memoryview):
                 self._plane(value)
             elif number in (2, 3):
-                self.told.append(text(value, 300))
+                self.problems.append(text(value, 300))
             elif number == 4:
                 self.facts.host = self.facts.host or text(value, 255)
 
@@ -107,8 +107,8 @@ class XSpace:
             elif number == 4:
                 self._event_name(value, names)
             elif number == 5:
-                key, told = _entry(value)
-                names.stats[key] = next((text(one, 300) for number, one in fields(told) if number == 2), "")
+                key, message = _entry(value)
+                names.stats[key] = next((text(value, 300) for number, value in fields(message) if number == 2), "")
             elif number == 6:
                 stats.append(value)
         if name == "Task Environment":
@@ -116,22 +116,22 @@ class XSpace:
         match = DEVICE.match(name)
         if match is not None:
             self.devices[f"{match[1]} {match[2]}"] = None
-        opened = [_line(one) for one in lines]
+        opened = [_line(line) for line in lines]
         has_streams = any(STREAM.match(line.name) for line in opened)
         for line in opened:
             self._line(name, match, line, names, has_streams)
 
     def _event_name(self, value: Any, names: Names) -> None:
-        key, told = _entry(value)
-        for number, one in fields(told):
+        key, message = _entry(value)
+        for number, item in fields(message):
             if number == 2:
-                names.events[key] = text(one)
+                names.events[key] = text(item)
             elif number == 4:
-                names.shown[key] = text(one)
+                names.shown[key] = text(item)
 
     def _environment(self, stats: list[Any], names: Names) -> None:
-        told = _stats(stats, names)
-        start = told.get("profile_start_time")
+        values = _stats(stats, names)
+        start = values.get("profile_start_time")
         if isinstance(start, int) and 0 < start < 2**62:
             self.started_ns = start
 
@@ -168,11 +168,11 @@ class XSpace:
         name = names.events.get(key, f"event {key}")
         start_ns = line.base_ns + offset_ps // PS_PER_NS
         end_ns = line.base_ns + (offset_ps + max(length_ps, 0)) // PS_PER_NS if length_ps >= 0 else start_ns - 1
-        told = _stats(stats, names)
+        values = _stats(stats, names)
         if device is not None:
-            self._on_device(device, line, name, start_ns, end_ns, told, has_streams)
+            self._on_device(device, line, name, start_ns, end_ns, values, has_streams)
         else:
-            self._on_host(line, name, start_ns, end_ns, told)
+            self._on_host(line, name, start_ns, end_ns, values)
 
     def _on_device(
         self,
@@ -181,19 +181,19 @@ class XSpace:
         name: str,
         start_ns: int,
         end_ns: int,
-        told: dict[str, Any],
+        values: dict[str, Any],
         has_streams: bool,
     ) -> None:
         """On GPUs kernels lie on streams, and other lines repeat them; on TPUs one line has the operations."""
         stream = STREAM.match(line.name)
         is_work = stream is not None or (not has_streams and line.name in OPERATIONS)
         group = f"{device[2]}/{stream[1] if stream else line.name}"
-        size = SIZE.search(str(told.get("memcpy_details", ""))) if is_work else None
+        size = SIZE.search(str(values.get("memcpy_details", ""))) if is_work else None
         if match := COPY.match(name):
             name = f"[CUDA memcpy {DIRECTIONS.get(match[0][-3:], match[0][6:])}]"
         elif name.startswith("Memset"):
             name = "[CUDA memset]"
-        correlation = told.get("correlation_id")
+        correlation = values.get("correlation_id")
         self.events.add(
             Layer.GPU if is_work else Layer.GPU_RANGE,
             name,
@@ -204,8 +204,8 @@ class XSpace:
             correlation=correlation if isinstance(correlation, int) else None,
         )
 
-    def _on_host(self, line: Line, name: str, start_ns: int, end_ns: int, told: dict[str, Any]) -> None:
-        step, correlation = told.get("step_num"), told.get("correlation_id")
+    def _on_host(self, line: Line, name: str, start_ns: int, end_ns: int, values: dict[str, Any]) -> None:
+        step, correlation = values.get("step_num"), values.get("correlation_id")
         call = CALL.match(name)
         layer, is_range, sequence = str(Layer.JAX), False, None
         if isinstance(step, int):
@@ -215,9 +215,9 @@ class XSpace:
             layer = Layer.HIP_API if call[1] == "hip" else Layer.CUDA_API
         elif name.startswith("$"):
             layer, name = Layer.PYTHON, name[1:]
-        elif "hlo_op" in told:
+        elif "hlo_op" in values:
             layer = XLA
-            self.operations.add(XLA, name, max(end_ns - start_ns, 0), str(told.get("hlo_module", ""))[:200])
+            self.operations.add(XLA, name, max(end_ns - start_ns, 0), str(values.get("hlo_module", ""))[:200])
         else:
             is_range = INTERNAL.match(name) is None
         self.events.add(
@@ -237,12 +237,12 @@ class XSpace:
         if not len(self.events):
             raise self.source.bad("has no event on a host or a device in it")
         self.facts.devices = ", ".join(self.devices)
-        made = Reading(self.facts, tallies=self.operations.tallies())
-        made.notes = [*self._notes(), *self.events.notes(self.source)]
+        reading = Reading(self.facts, tallies=self.operations.tallies())
+        reading.notes = [*self._notes(), *self.events.notes(self.source)]
         for block in self.events.blocks():
-            made.event_columns = self._dated(block)
-            yield made
-            made = Reading(self.facts, continues=True)
+            reading.event_columns = self._dated(block)
+            yield reading
+            reading = Reading(self.facts, continues=True)
 
     def _dated(self, block: Any) -> Any:
         """Times of a file that says when it began and counts from there become Unix time."""
@@ -252,7 +252,7 @@ class XSpace:
 
     def _notes(self) -> list[Note]:
         where = str(self.source)
-        notes = [Note(f"it says: {one}", Severity.WARNING, where) for one in self.told[:20]]
+        notes = [Note(f"it says: {problem}", Severity.WARNING, where) for problem in self.problems[:20]]
         if self.damaged:
             notes.append(Note(f"{self.damaged} damaged events left out", Severity.WARNING, where))
         for plane, number in self.left_out.items():
@@ -265,13 +265,13 @@ class XSpace:
 
 def _entry(value: Any) -> tuple[int, Any]:
     """Key and message of an entry of a map."""
-    key, told = 0, memoryview(b"")
-    for number, one in fields(value):
-        if number == 1 and isinstance(one, int):
-            key = signed(one)
-        elif number == 2 and not isinstance(one, int):
-            told = one
-    return key, told
+    key, message = 0, memoryview(b"")
+    for number, item in fields(value):
+        if number == 1 and isinstance(item, int):
+            key = signed(item)
+        elif number == 2 and not isinstance(item, int):
+            message = item
+    return key, message
 
 
 def _line(data: memoryview) -> Line:
@@ -294,35 +294,35 @@ def _line(data: memoryview) -> Line:
 
 def _stats(stats: list[Any], names: Names) -> dict[str, Any]:
     """Properties by name: whole numbers and texts."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for data in stats:
         key = 0
-        told: Any = None
+        stat: Any = None
         for number, value in fields(data):
             if number == 1 and isinstance(value, int):
                 key = signed(value)
             elif number in (3, 4) and isinstance(value, int):
-                told = signed(value) if number == 4 else value
+                stat = signed(value) if number == 4 else value
             elif number in (5, 6):
-                told = text(value, 4096)
+                stat = text(value, 4096)
             elif number == 7 and isinstance(value, int):
-                told = names.stats.get(value, "")
-        found[names.stats.get(key, "")] = told
-    return found
+                stat = names.stats.get(value, "")
+        values[names.stats.get(key, "")] = stat
+    return values
 
 
 def read(source: Source) -> Iterator[Reading]:
     """One process: a file holds what one host has profiled."""
-    kept = bytearray()
+    content = bytearray()
     for block in source.blocks():
-        kept += block
-        if len(kept) > MOST_BYTES:
+        content += block
+        if len(content) > MOST_BYTES:
             raise source.bad(f"is larger than {MOST_BYTES >> 30} GiB")
     space = XSpace(source)
     try:
-        space.take(memoryview(bytes(kept)))
+        space.take(memoryview(bytes(content)))
     except (Damaged, RecursionError) as problem:
         if not len(space.events):
             raise source.bad(f"is no profile of XLA, or was cut off ({problem})") from None
-        space.told.append(f"the file is damaged ({problem}): what comes after is missing")
+        space.problems.append(f"the file is damaged ({problem}): what comes after is missing")
     yield from space.readings()

@@ -37,19 +37,19 @@ def _block(lines: Sequence[str]) -> list[str]:
 
 
 def _grid(table: Table) -> list[str]:
-    kept = filled(table.columns, table.rows)
-    columns = [table.columns[at] for at in kept]
+    shown_columns = filled(table.columns, table.rows)
+    columns = [table.columns[at] for at in shown_columns]
     head = [_plain(heading(column)) for column in columns]
     rule = ["---" if column.unit is Unit.NAME else "---:" for column in columns]
-    body = [[_plain(shown(row[at], table.columns[at].unit)) for at in kept] for row in table.rows]
+    body = [[_plain(shown(row[at], table.columns[at].unit)) for at in shown_columns] for row in table.rows]
     return [f"| {' | '.join(cells)} |" for cells in (head, rule, *body)] + [""]
 
 
 def _list(table: Table, row: tuple[Cell, ...]) -> list[str]:
-    kept = [(table.columns[at], row[at]) for at in filled(table.columns, [row])]
+    cells = [(table.columns[at], row[at]) for at in filled(table.columns, [row])]
     return (
         ["| | |", "|---|---|"]
-        + [f"| {_plain(heading(c))} | {_plain(shown(cell, c.unit))} |" for c, cell in kept]
+        + [f"| {_plain(heading(c))} | {_plain(shown(cell, c.unit))} |" for c, cell in cells]
         + [""]
     )
 

@@ -21,12 +21,12 @@ VARINT, FIXED64, LENGTH = 0, 1, 2
 
 def varint(number: int) -> bytes:
     """Seven bits a byte, the lowest first."""
-    made = bytearray()
+    encoded = bytearray()
     while number > 0x7F:
-        made.append(number & 0x7F | 0x80)
+        encoded.append(number & 0x7F | 0x80)
         number >>= 7
-    made.append(number)
-    return bytes(made)
+    encoded.append(number)
+    return bytes(encoded)
 
 
 def tag(field: int, kind: int) -> bytes:
@@ -98,18 +98,18 @@ class _Template:
         self.sequence_at = self.time_at + TIME_BYTES + 1
         self.places = {name: len(start) + len(head) + at for name, at in places.items()}
 
-    def filled(self, made: Slices, rows: Array, time_ns: Array, name_ids: Array) -> Array:
+    def filled(self, block: Slices, rows: Array, time_ns: Array, name_ids: Array) -> Array:
         """One packet for each of the rows."""
         records = np.repeat(self.bytes[None, :], len(rows), axis=0)
         put_varints(records, self.time_at, time_ns, TIME_BYTES)
-        put_varints(records, self.sequence_at, np.full(len(rows), made.process + 1), ID_BYTES)
-        put_varints(records, self.places["track"], made.track[rows], ID_BYTES)
+        put_varints(records, self.sequence_at, np.full(len(rows), block.process + 1), ID_BYTES)
+        put_varints(records, self.places["track"], block.track[rows], ID_BYTES)
         if self.begins:
             put_varints(records, self.places["name"], name_ids[rows], ID_BYTES)
         if self.flow:
-            put_fixed64(records, self.places["flow"], made.flow[rows])
+            put_fixed64(records, self.places["flow"], block.flow[rows])
         if self.sized:
-            put_varints(records, self.places["bytes"], made.bytes[rows], SIZE_BYTES)
+            put_varints(records, self.places["bytes"], block.bytes[rows], SIZE_BYTES)
         return records
 
 
@@ -124,14 +124,14 @@ def perfetto_pieces(actors: Sequence[Actor], slices: Iterable[tuple[Slices, Arra
     """The trace in pieces; slices come with the order in which they open and close."""
     yield from _actors(actors)
     names: dict[int, dict[str, int]] = {}
-    for made, order, opens in slices:
-        if made.process not in names:
-            names[made.process] = {}
-            yield _first_packet(made.process)
-        yield from (_track(track) for track in made.new_tracks)
-        interned, name_ids = _intern(made, names[made.process])
+    for block, order, opens in slices:
+        if block.process not in names:
+            names[block.process] = {}
+            yield _first_packet(block.process)
+        yield from (_track(track) for track in block.new_tracks)
+        interned, name_ids = _intern(block, names[block.process])
         yield interned
-        yield _packets(made, order, opens, name_ids)
+        yield _packets(block, order, opens, name_ids)
 
 
 def _actors(actors: Sequence[Actor]) -> Iterator[bytes]:
@@ -162,24 +162,24 @@ def _first_packet(process: int) -> bytes:
     return message(PACKET, number(SEQUENCE, process + 1) + number(FLAGS, CLEARED) + names)
 
 
-def _intern(made: Slices, known: dict[str, int]) -> tuple[bytes, Array]:
+def _intern(block: Slices, known: dict[str, int]) -> tuple[bytes, Array]:
     """A packet with the names that are new, and for each slice the number of its name."""
-    used = np.unique(made.name.codes)
-    ids = np.zeros(len(made.name.values) + 1, np.int64)
+    used = np.unique(block.name.codes)
+    ids = np.zeros(len(block.name.values) + 1, np.int64)
     fresh = b""
     for code in used.tolist():
-        name = made.name.values[code]
+        name = block.name.values[code]
         if name not in known:
             known[name] = len(known) + 1
             fresh += message(EVENT_NAMES, number(1, known[name]) + text(2, printable(name) or "unnamed"))
         ids[code] = known[name]
-    packet = message(PACKET, number(SEQUENCE, made.process + 1) + number(FLAGS, NEEDED) + message(INTERNED, fresh))
-    return packet if fresh else b"", ids[made.name.codes]
+    packet = message(PACKET, number(SEQUENCE, block.process + 1) + number(FLAGS, NEEDED) + message(INTERNED, fresh))
+    return packet if fresh else b"", ids[block.name.codes]
 
 
-def _packets(made: Slices, order: Array, opens: Array, name_ids: Array) -> bytes:
-    time_ns = np.where(opens, made.start_ns[order], made.end_ns[order])
-    kinds = np.where(opens, (made.flow[order] > 0) + 2 * (made.bytes[order] > 0), 4)
+def _packets(block: Slices, order: Array, opens: Array, name_ids: Array) -> bytes:
+    time_ns = np.where(opens, block.start_ns[order], block.end_ns[order])
+    kinds = np.where(opens, (block.flow[order] > 0) + 2 * (block.bytes[order] > 0), 4)
     widths = np.array([len(template.bytes) for template in TEMPLATES])[kinds]
     ends = np.cumsum(widths)
     out = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
@@ -188,6 +188,6 @@ def _packets(made: Slices, order: Array, opens: Array, name_ids: Array) -> bytes
         if len(places):
             begins = (ends[places] - widths[places]).astype(np.int64)
             out[begins[:, None] + np.arange(len(template.bytes))] = template.filled(
-                made, order[places], time_ns[places], name_ids
+                block, order[places], time_ns[places], name_ids
             )
     return out.tobytes()

@@ -22,9 +22,11 @@ def _metric(table: Table) -> str:
     labels = [column.name for column in table.columns[:-1]]
     for *cells, value in table.rows:
         named = zip(labels, cells, strict=True)
-        told = ",".join(f'{name}="{label(cell)}"' for name, cell in named if cell is not None)
+        label_text = ",".join(f'{name}="{label(cell)}"' for name, cell in named if cell is not None)
         if value is not None:
-            lines.append(f"{table.name}{{{told}}} {number(value)}" if told else f"{table.name} {number(value)}")
+            lines.append(
+                f"{table.name}{{{label_text}}} {number(value)}" if label_text else f"{table.name} {number(value)}"
+            )
     return "\n".join(lines) + "\n"
 
 

@@ -115,14 +115,14 @@ def _bars(bars: Bars, width: int, detail: Detail) -> Iterator[Line]:
     for text in (*(_figure(*figure) for figure in bars.figures), *([f"({bars.note})"] if bars.note else [])):
         figures += f"  {text}" if len(title) + len(figures) + len(text) + 2 <= width else ""
     yield [(title, "title"), (figures, "")]
-    kept = _few_parts(bars.bars, detail.parts)
+    shown_bars = _few_parts(bars.bars, detail.parts)
     labels = [
-        "  " * bar.depth + printable(bar.label.removeprefix("idle: ") if bar.depth else bar.label) for bar in kept
+        "  " * bar.depth + printable(bar.label.removeprefix("idle: ") if bar.depth else bar.label) for bar in shown_bars
     ]
     beside = min(34, max(12, *map(len, labels))) if labels else 12
     room = min(WIDEST_BAR, width - beside - 22)
-    most = max((bar.share for bar in kept), default=1.0) or 1.0
-    for label, bar in zip(labels, kept, strict=True):
+    most = max((bar.share for bar in shown_bars), default=1.0) or 1.0
+    for label, bar in zip(labels, shown_bars, strict=True):
         drawn = ("▒" if bar.depth else "█") * max(1, round(room * bar.share / most))
         style = "idle" if bar.label.startswith("idle") else "comm" if bar.label in COMMUNICATION else "own"
         yield [
@@ -153,13 +153,13 @@ COMMUNICATION = ("exposed communication", "wait", "transfer")
 
 
 def _few_parts(bars: Sequence[Bar], most: int) -> list[Bar]:
-    kept: list[Bar] = []
+    few: list[Bar] = []
     below = 0
     for bar in bars:
         below = below + 1 if bar.depth else 0
         if below <= most:
-            kept.append(bar)
-    return kept
+            few.append(bar)
+    return few
 
 
 def _percent(share: float) -> str:
@@ -197,12 +197,12 @@ def _advice(screen: Screen, width: int, detail: Detail) -> Iterator[Line]:
         yield [(f"  {left} more: --table findings", "dim")]
 
 
-def _saving(advice: Advice, width: int, whole: bool) -> list[str]:
+def _saving(advice: Advice, width: int, in_full: bool) -> list[str]:
     """How much, and how."""
-    told = printable(advice.action)
+    sentence = printable(advice.action)
     if advice.saved_ns is not None:
-        told = f"save up to {time_text(advice.saved_ns)}{_shares(advice)}: {told}"
-    return _at_most(3 if whole else 1, f"→ {told}", width)
+        sentence = f"save up to {time_text(advice.saved_ns)}{_shares(advice)}: {sentence}"
+    return _at_most(3 if in_full else 1, f"→ {sentence}", width)
 
 
 def _shares(advice: Advice) -> str:
@@ -224,20 +224,20 @@ def _proof(advice: Advice, width: int) -> list[str]:
 
 def _at_most(lines: int, text: str, width: int) -> list[str]:
     """The text below a finding in so many lines; what does not fit is cut."""
-    made = _wrapped(text, width, INDENT)
-    if len(made) > lines:
-        last = made[lines - 1]
-        made = [*made[: lines - 1], (last if len(last) + 2 <= width else last.rpartition(" ")[0]) + " …"]
-    return made
+    wrapped = _wrapped(text, width, INDENT)
+    if len(wrapped) > lines:
+        last = wrapped[lines - 1]
+        wrapped = [*wrapped[: lines - 1], (last if len(last) + 2 <= width else last.rpartition(" ")[0]) + " …"]
+    return wrapped
 
 
 # ---------------------------------------------------------------- ranks
 def _ranks(table: Table, note: str, width: int, detail: Detail) -> Iterator[Line]:
     title, rows = table.title.upper(), table.rows[: detail.ranks]
-    kept = filled(table.columns, table.rows)
-    cells = {at: _cells(table.columns[at], [row[at] for row in rows]) for at in kept}
+    shown_columns = filled(table.columns, table.rows)
+    cells = {at: _cells(table.columns[at], [row[at] for row in rows]) for at in shown_columns}
     widths = {at: max(len(text) for text in texts) + 2 for at, texts in cells.items()}
-    prose = next((at for at in kept if table.columns[at].name == "finding"), None)
+    prose = next((at for at in shown_columns if table.columns[at].name == "finding"), None)
     if prose is not None:  # takes what the others leave
         widths[prose] = max(LEAST_PROSE, min(widths[prose], width - 2 - sum(widths.values()) + widths[prose]))
         cells[prose] = [_cut(text, widths[prose] - 2) for text in cells[prose]]
@@ -245,12 +245,12 @@ def _ranks(table: Table, note: str, width: int, detail: Detail) -> Iterator[Line
     for number in range(len(rows) + 1):
         line = "".join(_aligned(table.columns[at], cells[at][number], widths[at]) for at in chosen)
         yield [(f"  {line}", "")] if number else [(title, "title"), (f"  {line}"[len(title) :], "dim")]
-    told = [*table.notes, note]
+    remarks = [*table.notes, note]
     left = len(table.rows) - len(rows)
-    told += [f"{left} more{MORE_ROWS.get(table.title, '')}"] if left > 0 else []
-    told += ["dropped: " + ", ".join(heading(table.columns[at]) for at in dropped)] if dropped else []
-    if any(told):
-        yield [(_cut("  " + "; ".join(text for text in told if text), min(width, WIDEST_TEXT)), "dim")]
+    remarks += [f"{left} more{MORE_ROWS.get(table.title, '')}"] if left > 0 else []
+    remarks += ["dropped: " + ", ".join(heading(table.columns[at]) for at in dropped)] if dropped else []
+    if any(remarks):
+        yield [(_cut("  " + "; ".join(text for text in remarks if text), min(width, WIDEST_TEXT)), "dim")]
 
 
 MORE_ROWS = {"Ranks": ": --table ranks", "Figures": ": --table figures"}
@@ -281,11 +281,11 @@ def _not_checked(notes: Sequence[str], width: int, detail: Detail) -> Iterator[L
     whats: list[str] = []
     for what in map(_what, notes):
         whats += [] if any(what in other for other in whats) else [what]
-    told = "; ".join(whats)
-    lines = _wrapped(f"Not checked: {printable(told)} (why: --table findings)", width, "")
+    summary = "; ".join(whats)
+    lines = _wrapped(f"Not checked: {printable(summary)} (why: --table findings)", width, "")
     if len(lines) > detail.notes:
-        told = _cut("Not checked: " + printable(told), width * detail.notes - len(" (why: --table findings)") - 8)
-        lines = _wrapped(f"{told} (why: --table findings)", width, "")
+        summary = _cut("Not checked: " + printable(summary), width * detail.notes - len(" (why: --table findings)") - 8)
+        lines = _wrapped(f"{summary} (why: --table findings)", width, "")
     yield from ([(line, "")] for line in lines)
 
 

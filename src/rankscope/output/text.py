@@ -77,8 +77,11 @@ def _grids(table: Table, width: int) -> list[RenderableType]:
     cells = {at: _column_cells(table, at) for at in filled(table.columns, table.rows)}
     widths = {at: _width(texts, LEAST_TEXT if _is_text(table, at) else WIDEST_NAME) for at, texts in cells.items()}
     zeros = {at for at in cells if all(row[at] in (0, None) for row in table.rows)}
-    kept, dropped = fitting(table.columns, widths, width, zeros)
-    return [_grid(table, {at: cells[at] for at in kept}), *([_dropped(table, dropped, width)] if dropped else [])]
+    fitting_columns, dropped = fitting(table.columns, widths, width, zeros)
+    return [
+        _grid(table, {at: cells[at] for at in fitting_columns}),
+        *([_dropped(table, dropped, width)] if dropped else []),
+    ]
 
 
 def _dropped(table: Table, dropped: Sequence[int], width: int) -> Text:
@@ -102,17 +105,17 @@ def fitting(
         return columns[at].name in ANSWERS, at not in zeros, columns[at].name not in SELDOM_READ, -at
 
     order = sorted(others, key=importance)
-    kept, left = set(widths), width - sum(widths.values())
+    chosen, left = set(widths), width - sum(widths.values())
     for at in order:
         if left >= 0:
             break
-        kept.discard(at)
+        chosen.discard(at)
         left += widths[at]
     for at in reversed(order):  # what is narrow may fit again beside what had to stay
-        if at not in kept and widths[at] <= left:
-            kept.add(at)
+        if at not in chosen and widths[at] <= left:
+            chosen.add(at)
             left -= widths[at]
-    return [at for at in widths if at in kept or at == first], [at for at in widths if at not in kept]
+    return [at for at in widths if at in chosen or at == first], [at for at in widths if at not in chosen]
 
 
 def _column_cells(table: Table, at: int) -> list[str]:

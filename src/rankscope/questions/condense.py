@@ -40,11 +40,11 @@ def lanes(ranks: Sequence[int], hosts: Sequence[str], most: int) -> Lanes:
 def _joined(kind: str, labels: Sequence[str], of: Any, most: int) -> Lanes:
     """The same with as many neighbours in a row as it takes."""
     size = -(-len(labels) // most)
-    told: list[str | int] = list(labels)
+    names: list[str | int] = list(labels)
     if size > 1:
         kind, of = f"{kind}s", of // size
-        told = [f"{labels[at]} … {labels[min(at + size, len(labels)) - 1]}" for at in range(0, len(labels), size)]
-    return Lanes(kind, told, of, np.bincount(of, minlength=len(told)))
+        names = [f"{labels[at]} … {labels[min(at + size, len(labels)) - 1]}" for at in range(0, len(labels), size)]
+    return Lanes(kind, names, of, np.bincount(of, minlength=len(names)))
 
 
 # ---------------------------------------------------------------- condense
@@ -90,18 +90,18 @@ def condensed(
 
 
 def _means(table: Table, rows: Lanes) -> Table:
-    kept = [at for at, column in enumerate(table.columns) if column.unit in MEASURED]
+    measured = [at for at, column in enumerate(table.columns) if column.unit in MEASURED]
     columns = [
         Column(rows.kind, Unit.NAME, rows.kind.capitalize()),
         Column("ranks_seen", Unit.COUNT, "Ranks", "number of ranks that the row is the mean of"),
     ]
-    columns += [table.columns[at] for at in kept]
-    means = [_means_of(_numbers(table, at), rows) for at in kept]
-    made = Table(f"{table.name}_by_{rows.kind}", f"{table.title}: means by {rows.kind}", columns, [])
+    columns += [table.columns[at] for at in measured]
+    means = [_means_of(_numbers(table, at), rows) for at in measured]
+    means_table = Table(f"{table.name}_by_{rows.kind}", f"{table.title}: means by {rows.kind}", columns, [])
     for lane, label in enumerate(rows.labels):
-        made.rows.append((label, int(rows.sizes[lane]), *(values[lane] for values in means)))
-    made.notes += table.notes
-    return made
+        means_table.rows.append((label, int(rows.sizes[lane]), *(values[lane] for values in means)))
+    means_table.notes += table.notes
+    return means_table
 
 
 def _means_of(values: Array, rows: Lanes) -> list[float | None]:
@@ -118,16 +118,16 @@ def _numbers(table: Table, at: int) -> Array:
 
 def percentiles(table: Table, shares: Sequence[int] = PERCENTILES) -> Table:
     """Each measured column on its own: what no more than so many of a hundred ranks exceed."""
-    kept = [at for at, column in enumerate(table.columns) if column.unit in MEASURED]
-    columns = [Column("percentile", Unit.NAME, "Percentile"), *(table.columns[at] for at in kept)]
-    found = []
-    for at in kept:
+    measured = [at for at, column in enumerate(table.columns) if column.unit in MEASURED]
+    columns = [Column("percentile", Unit.NAME, "Percentile"), *(table.columns[at] for at in measured)]
+    percentile_columns = []
+    for at in measured:
         values = _numbers(table, at)
         values = values[~np.isnan(values)]
         cells: list[Any] = np.percentile(values, shares).tolist() if len(values) else [None] * len(shares)
-        whole = table.columns[at].unit is Unit.COUNT and len(values) and all(cell.is_integer() for cell in cells)
-        found.append([int(cell) for cell in cells] if whole else cells)
-    rows = [(f"p{share}", *cells) for share, *cells in zip(shares, *found, strict=True)]
+        are_whole = table.columns[at].unit is Unit.COUNT and len(values) and all(cell.is_integer() for cell in cells)
+        percentile_columns.append([int(cell) for cell in cells] if are_whole else cells)
+    rows = [(f"p{share}", *cells) for share, *cells in zip(shares, *percentile_columns, strict=True)]
     return Table(f"{table.name}_percentiles", f"{table.title}: percentiles over the ranks", columns, rows)
 
 

@@ -92,9 +92,9 @@ class Tiles:
         """One tile, members × collectives."""
         columns = self.columns(number)
         count = (columns.stop - columns.start) * self.members
-        made = np.empty(count, np.int64)
-        read_at(self.scratch.number, made.view(np.uint8).data, self.place + columns.start * self.members * ITEM_BYTES)
-        return made.reshape(self.members, -1)
+        block = np.empty(count, np.int64)
+        read_at(self.scratch.number, block.view(np.uint8).data, self.place + columns.start * self.members * ITEM_BYTES)
+        return block.reshape(self.members, -1)
 
 
 def write_at(number: int, data: memoryview, place: int) -> None:

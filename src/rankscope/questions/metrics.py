@@ -44,8 +44,8 @@ def _run(tables: Tables) -> Iterator[Table]:
     command, launcher, expected, version = tables.query(
         "SELECT command, launcher, expected_ranks, rankscope_version FROM run"
     )[0]
-    told = [(command, launcher, version, 1)]
-    yield _metric("rankscope_run_info", "What ran", ("command", "launcher", "rankscope_version"), told)
+    rows = [(command, launcher, version, 1)]
+    yield _metric("rankscope_run_info", "What ran", ("command", "launcher", "rankscope_version"), rows)
     if expected is not None:
         yield _metric("rankscope_expected_ranks", "Ranks that were started", (), [(expected,)])
     seen = tables.query("SELECT count(*) FROM ranks WHERE role = 'rank'")[0][0]

@@ -47,8 +47,8 @@ class Question:
     @property
     def function(self) -> Callable[[Tables, Selection], Table]:
         """What works out the answer: a function of the question's name."""
-        found: Any = getattr(import_module(f"rankscope.questions.{self.module}"), self.name)
-        return found  # type: ignore[no-any-return]
+        question: Any = getattr(import_module(f"rankscope.questions.{self.module}"), self.name)
+        return question  # type: ignore[no-any-return]
 
     @property
     def about(self) -> str:

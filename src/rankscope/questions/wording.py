@@ -53,8 +53,8 @@ def at_host(rank: int, host: str, word: str = "rank") -> str:
 
 def rank_words(numbers: Iterable[int]) -> str:
     """rank 3, ranks 0-2."""
-    found = set(numbers)
-    return f"rank{'s' * (len(found) != 1)} {ranges(found)}"
+    distinct = set(numbers)
+    return f"rank{'s' * (len(distinct) != 1)} {ranges(distinct)}"
 
 
 # ---------------------------------------------------------------- numbers in sentences

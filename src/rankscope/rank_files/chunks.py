@@ -49,12 +49,12 @@ def native_function(name: str, path: Path = LIBRARY) -> Any:
 
 def copy_by(native: Any, rows: Rows, mark: str, zero_is_busy: bool) -> tuple[Rows, Unsettled]:
     """The copy made by the compiled function."""
-    made = np.empty(len(rows), rows.dtype)
+    copied = np.empty(len(rows), rows.dtype)
     unsettled = np.zeros(len(rows), np.bool_)
     offset = _offset(rows, mark)
-    addresses = (rows.ctypes.data, made.ctypes.data)
+    addresses = (rows.ctypes.data, copied.ctypes.data)
     native(*addresses, len(rows), rows.dtype.itemsize, offset, int(zero_is_busy), unsettled.ctypes.data)
-    return made, unsettled
+    return copied, unsettled
 
 
 def _offset(rows: Rows, mark: str) -> int:
@@ -182,14 +182,14 @@ class RankFile:
         raw, at, head = body[:published].tobytes(), 0, rank_file.PATH.itemsize
         while at + head <= published:
             row = np.frombuffer(raw, rank_file.PATH, 1, at)
-            whole, length = int(row["record_bytes"][0]), int(row["path_bytes"][0])
-            if whole % 8 or head + length >= whole or at + whole > published:
+            record_bytes, length = int(row["record_bytes"][0]), int(row["path_bytes"][0])
+            if record_bytes % 8 or head + length >= record_bytes or at + record_bytes > published:
                 where = place + CHUNK.itemsize + at
-                raise BadFile(f"{self.path}: path at byte {where}: {length} bytes in a record of {whole}")
+                raise BadFile(f"{self.path}: path at byte {where}: {length} bytes in a record of {record_bytes}")
             if row["times"][0]:
                 rows.append(row)
                 texts.append(raw[at + head : at + head + length].decode("utf-8", "backslashreplace"))
-            at += whole
+            at += record_bytes
 
     def unknown_kinds(self) -> set[int]:
         """Kinds of chunks that a newer recorder may have added."""

@@ -108,12 +108,12 @@ def gpu_clocks(clock: Clock, how: Rows) -> list[GpuClock]:
     if not len(rows) or not clock.known:
         return []
     row = rows[0]
-    made = GpuClock(*_reading(clock, row, "started"))
+    gpu_clock = GpuClock(*_reading(clock, row, "started"))
     span_ns = int(row["flushed_ns"]) - int(row["started_ns"])
     if span_ns > 0 and int(row["flushed_ticks"]) > int(row["started_ticks"]):
-        made.last_offset_ns, made.last_error_ns = _reading(clock, row, "flushed")
-        made.span_ns = min(span_ns, 2**63 - 1)
-    return [made]
+        gpu_clock.last_offset_ns, gpu_clock.last_error_ns = _reading(clock, row, "flushed")
+        gpu_clock.span_ns = min(span_ns, 2**63 - 1)
+    return [gpu_clock]
 
 
 def _reading(clock: Clock, row: Any, field: str) -> tuple[float, float | None]:

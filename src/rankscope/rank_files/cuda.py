@@ -69,10 +69,10 @@ def _label(labels: Sequence[str], number: int) -> str:
 def range_threads(file: RankFile, tallies: Rows, slots: Any) -> list[Group]:
     """The threads on which there were ranges, by the slot of their rows."""
     with_ranges = set(np.unique(slots[np.isin(tallies["layer"], (LayerNumber.NVTX, *IN_RANGES))]).tolist())
-    found = {int(row["slot"]): row for part in file.parts(ChunkKind.THREADS) for row in part.rows}
+    threads = {int(row["slot"]): row for part in file.parts(ChunkKind.THREADS) for row in part.rows}
     return [
-        Group(found[slot]["name"].decode("utf-8", "replace"), str(slot), "thread", my_rank=int(found[slot]["tid"]))
-        for slot in sorted(with_ranges & found.keys())
+        Group(threads[slot]["name"].decode("utf-8", "replace"), str(slot), "thread", my_rank=int(threads[slot]["tid"]))
+        for slot in sorted(with_ranges & threads.keys())
     ]
 
 
@@ -150,15 +150,15 @@ def add_devices(reading: Reading, how: Rows, devices: Rows) -> None:
 
 
 def _totals(row: Any, refused: bool) -> DeviceTotals:
-    made = DeviceTotals(int(row["device"]), **{name: _whole(row[name]) for name in COUNTED})
+    totals = DeviceTotals(int(row["device"]), **{name: _whole(row[name]) for name in COUNTED})
     for name in UNIFIED:
-        setattr(made, name, None if refused else _whole(row[name]))
-    if made.activities:
+        setattr(totals, name, None if refused else _whole(row[name]))
+    if totals.activities:
         # 0 of earlier recorders, which recorded all the time
-        made.span_ns = _whole(row["watched_ns"]) or _whole(row["last_ns"]) - _whole(row["first_ns"])
+        totals.span_ns = _whole(row["watched_ns"]) or _whole(row["last_ns"]) - _whole(row["first_ns"])
         for name in TIMES:
-            setattr(made, name, _whole(row[name]))
-    return made
+            setattr(totals, name, _whole(row[name]))
+    return totals
 
 
 def _gaps(row: Any) -> Iterator[DeviceGaps]:
@@ -205,12 +205,12 @@ def gpu_recordings(file: RankFile, how: Rows) -> list[GpuRecording]:
 
 def _work_error(windows: Rows) -> float | None:
     """Windows are a sample of the job's steps: by how much would their kernel time differ in another sample?"""
-    whole = windows[windows["millisteps"] >= LEAST_MILLISTEPS]
-    if len(whole) < LEAST_WINDOWS:
+    windows_full = windows[windows["millisteps"] >= LEAST_MILLISTEPS]
+    if len(windows_full) < LEAST_WINDOWS:
         return None
-    each = whole["kernel_ns"].astype(np.float64) / whole["millisteps"]
+    each = windows_full["kernel_ns"].astype(np.float64) / windows_full["millisteps"]
     mean = float(each.mean())
-    return float(each.std(ddof=1)) / len(whole) ** 0.5 / mean if mean else None
+    return float(each.std(ddof=1)) / len(windows_full) ** 0.5 / mean if mean else None
 
 
 def cuda_notes(how: Rows, devices: Rows, word: Callable[[int], str], where: str) -> list[Note]:
@@ -237,8 +237,8 @@ def cuda_notes(how: Rows, devices: Rows, word: Callable[[int], str], where: str)
         if row["open_ranges"] and row["state"] == CudaState.RECORDING:
             notes.append(Note(f"{row['open_ranges']} NVTX ranges had begun and not ended", Severity.NOTE, where))
     for row in devices[devices["late"] > 0]:
-        told = f"GPU {row['device']}: {row['late']} activities came too late to be placed"
+        sentence = f"GPU {row['device']}: {row['late']} activities came too late to be placed"
         notes.append(
-            Note(f"{told}: up to {row['late_ns'] / 1e6:.3g} ms are missing in its times", Severity.WARNING, where)
+            Note(f"{sentence}: up to {row['late_ns'] / 1e6:.3g} ms are missing in its times", Severity.WARNING, where)
         )
     return notes

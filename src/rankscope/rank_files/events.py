@@ -54,11 +54,11 @@ class Logged:
 
     def has(self, rows: Rows) -> Any:
         """Which of these events are in the log."""
-        found = np.zeros(len(rows), np.bool_)
+        inside = np.zeros(len(rows), np.bool_)
         may_be = np.flatnonzero(IN_LOGS[rows["layer"]])
         if len(may_be) and len(self._keys):
-            found[may_be] = self._has(rows[may_be])
-        return found
+            inside[may_be] = self._has(rows[may_be])
+        return inside
 
     def _has(self, rows: Rows) -> Any:
         kinds = np.where(rows["flags"] & EventFlag.PROGRESS, Kind.PROGRESS, Kind.CALL)

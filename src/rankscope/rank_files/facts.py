@@ -50,8 +50,8 @@ def ending(header: Any, last_heard_ns: int, here: Here) -> Ending:
         return "aborted" if aborted else "exited" if state == ENDED else "signalled"
     if state != RUNNING:
         return "unknown"
-    found = _running(header, last_heard_ns, here)
-    return "aborted" if aborted and found != "running" else found
+    state_now = _running(header, last_heard_ns, here)
+    return "aborted" if aborted and state_now != "running" else state_now
 
 
 def _running(header: Any, last_heard_ns: int, here: Here) -> Ending:
@@ -64,8 +64,8 @@ def _running(header: Any, last_heard_ns: int, here: Here) -> Ending:
 def _is_alive(header: Any, proc: Path) -> bool:
     """Whether a process of this pid and this start time exists and is no zombie."""
     try:
-        told = process_words(proc, int(header["pid"]))
-        return told[0] not in "ZX" and int(told[19]) == int(header["start_jiffies"])
+        words = process_words(proc, int(header["pid"]))
+        return words[0] not in "ZX" and int(words[19]) == int(header["start_jiffies"])
     except (OSError, ValueError, IndexError):
         return False
 
@@ -126,12 +126,12 @@ def _command(header: Any) -> str:
     return f"{text} ..." if header["flags"] & Flag.COMMAND_CUT else text
 
 
-def facts_of(file: RankFile, clock: Clock, last_ticks: int, here: Here, kept: KeptFacts | None = None) -> RankFacts:
+def facts_of(file: RankFile, clock: Clock, last_ticks: int, here: Here, known: KeptFacts | None = None) -> RankFacts:
     """What the header says now; of what seldom changes, that of an earlier look where it is the same."""
     header, usage = file.header, file.header["facts"]
     ended_ticks = int(header["ended_ticks"]) or last_ticks
     ended_ns = clock.unix_ns_at(ended_ticks)
-    facts = (kept or KeptFacts()).copy(file)
+    facts = (known or KeptFacts()).copy(file)
     how = ending(header, ended_ns, here)
     facts.ended_ns, facts.elapsed_ns = ended_ns, max(0, ended_ns - (facts.started_ns or 0))
     facts.ending, facts.exit_code, facts.end_signal = how, _exit_code(header, how), int(header["end_signal"]) or None
@@ -155,9 +155,9 @@ class KeptFacts:
 
     def copy(self, file: RankFile) -> RankFacts:
         raw = file.header.tobytes()
-        told = [raw[part] for part in LASTING]
-        if told != self._told:
-            self._told, self._lasting = told, _lasting(file)
+        parts = [raw[part] for part in LASTING]
+        if parts != self._told:
+            self._told, self._lasting = parts, _lasting(file)
         return RankFacts(**self._lasting)
 
 

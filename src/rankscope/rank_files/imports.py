@@ -96,7 +96,7 @@ def import_columns(
         tables["system_calls"] = _system_calls(calls, clock, mounts)
         named = [mount for mount in mounts if mount[0]]
         if named:
-            places, types = _own_words([one[0] for one in named]), _own_words([one[1] for one in named])
+            places, types = _own_words([mount[0] for mount in named]), _own_words([mount[1] for mount in named])
             tables["mounts"] = {"mount": places, "fs_type": types}
     if len(paths):
         tables["paths"] = _paths(paths, texts)
@@ -136,13 +136,13 @@ def _system_calls(rows: Rows, clock: Clock, mounts: list[tuple[str, str, int]]) 
     key = rows["key"]
     numbers = _bits(key, MODULE_BITS + CAUSE_BITS, CALL_BITS)
     place = {string: at for at, (_, _, string) in enumerate(mounts)}
-    mount = np.array([place[int(one)] for one in _bits(key, 36, MOUNT_BITS)], np.int32)
+    mount = np.array([place[int(bit)] for bit in _bits(key, 36, MOUNT_BITS)], np.int32)
     known, codes = np.unique(numbers, return_inverse=True)
     return {
         "module": _bits(key, 0, MODULE_BITS),
         "cause": Words(np.minimum(_bits(key, MODULE_BITS, CAUSE_BITS), len(CAUSES) - 1).astype(np.int32), CAUSES),
         "call": Words(codes.astype(np.int32), [name_of(int(number)) for number in known]),
-        "mount": Words(mount, [one[0] for one in mounts]),
+        "mount": Words(mount, [mount[0] for mount in mounts]),
         "calls": _signed(rows["calls"]),
         "failed": _signed(rows["failed"]),
         "missing": _signed(rows["missing"]),
@@ -153,13 +153,13 @@ def _system_calls(rows: Rows, clock: Clock, mounts: list[tuple[str, str, int]]) 
 
 def _mounts(rows: Rows, file: RankFile, strings: Sequence[str]) -> list[tuple[str, str, int]]:
     """Mount point, type of file system and string id of what the calls went to."""
-    found = []
+    mounts = []
     for string in np.unique(_bits(rows["key"], 36, MOUNT_BITS)).tolist():
         if string >= len(strings):
             raise BadFile(f"{file.path}: string id {string}, but there are only {len(strings)}")
         fs_type, _, place = strings[string].partition(" ")
-        found.append((place, fs_type, string))
-    return found
+        mounts.append((place, fs_type, string))
+    return mounts
 
 
 def _paths(rows: Rows, texts: list[str]) -> dict[str, Any]:
@@ -203,14 +203,14 @@ LOST = {"lost_calls": "system_calls", "lost_paths": "paths", "lost_modules": "mo
 def import_notes(file: RankFile, strings: Sequence[str]) -> list[Note]:
     """What was not seen of imports."""
     header, where = file.header, str(file.path)
-    told = {
+    sentences = {
         "modules": "imported modules had no room: what they did counts for the modules that import them",
         "system_calls": "system calls had no room",
         "paths": "uses of paths had no room",
     }
     notes = [
         Note(f"{int(header[f'lost_{what}'])} {text} (raise --size)", Severity.WARNING, where)
-        for what, text in told.items()
+        for what, text in sentences.items()
         if header[f"lost_{what}"]
     ]
     why = int(header["calls_note"])

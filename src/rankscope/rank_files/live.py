@@ -59,17 +59,17 @@ def tally_sums(file: RankFile) -> tuple[int, int]:
 def entered_of(raw: bytes, clock: Clock, strings: Sequence[str], groups: Sequence[Group], path: Path) -> list[Entered]:
     """The records of a log, as they are asked about."""
     identities = ["", *(group.identity for group in groups)]
-    made, unix_ns = [], clock.unix_ns_at
+    entered, unix_ns = [], clock.unix_ns_at
     # unpacked in one go: picking numbers out of numpy's records one by one would take most of a look's time
     for enter, end, size, sequence, _, _, root, name, group, thread, _, flags in RECORD.iter_unpack(raw):
         if name >= len(strings) or group >= len(identities):
             raise BadFile(f"{path}: a collective with a name or a group that is not there")
         times = (unix_ns(enter), unix_ns(end) if end else None)
         moved = UNSIZED if flags & WITHOUT_SIZE else size
-        made.append(
+        entered.append(
             Entered(identities[group], sequence, strings[name], *times, moved, root, flags & NONBLOCKING != 0, thread)
         )
-    return made
+    return entered
 
 
 def calling_of(
@@ -78,19 +78,19 @@ def calling_of(
     """The calls that threads are in; a word that was read while it changed may name what is not there."""
     identities = ["", *(group.identity for group in groups)]
     has_tags = int(file.header["header_bytes"]) >= HEADER.itemsize  # files of earlier recorders say 0 there
-    found = []
+    calls = []
     for row in threads:
         call = int(row["call"])
         name, group, peer = call & 0xFFFF, call >> 16 & 0xFFFF, call >> 32
         if 0 < name < len(strings) and group < len(identities):
-            told = None if peer == NO_PEER else -1 if peer & ANY else peer
+            peer_rank = None if peer == NO_PEER else -1 if peer & ANY else peer
             since_ns = clock.unix_ns_at(int(row["call_ticks"]))
-            tag = int(row["call_tag"]) if told is not None and has_tags else -1
+            tag = int(row["call_tag"]) if peer_rank is not None and has_tags else -1
             calling = Calling(
-                strings[name], since_ns, identities[group], told, int(row["slot"]), tag if tag >= 0 else None
+                strings[name], since_ns, identities[group], peer_rank, int(row["slot"]), tag if tag >= 0 else None
             )
-            found.append(_waited_for(file, calling, identities) if strings[name].startswith(WAITS) else calling)
-    return found
+            calls.append(_waited_for(file, calling, identities) if strings[name].startswith(WAITS) else calling)
+    return calls
 
 
 def _waited_for(file: RankFile, calling: Calling, identities: Sequence[str]) -> Calling:
@@ -147,9 +147,9 @@ def _newest_step(ring: Rows, before: int) -> int:
     numbers = ring["number"]
     if before and int(numbers[(before - 1) % len(ring)]) == before:  # not overwritten: less than a round ago
         ahead = np.arange(before + 1, before + 1 + min(STEPS_AHEAD, len(ring)))
-        found = numbers[(ahead - 1) % len(ring)] == ahead
-        if not found[-1]:
-            return before + int(found.sum())
+        is_next = numbers[(ahead - 1) % len(ring)] == ahead
+        if not is_next[-1]:
+            return before + int(is_next.sum())
     return int(numbers.max())
 
 
@@ -160,9 +160,9 @@ def ask_kernel(moment: Moment, here: Here) -> None:
     if facts.ending != "running" or facts.host != here.host:
         return
     try:
-        told = process_words(here.proc, facts.pid or 0)
-        moment.state = told[0]
-        moment.cpu_ns = (int(told[11]) + int(told[12])) * 1_000_000_000 // TICKS_PER_SECOND
+        words = process_words(here.proc, facts.pid or 0)
+        moment.state = words[0]
+        moment.cpu_ns = (int(words[11]) + int(words[12])) * 1_000_000_000 // TICKS_PER_SECOND
     except (OSError, ValueError, IndexError):
         return
 
@@ -206,10 +206,10 @@ class LiveFile:
             ended = self._ended[1]  # whose facts get a role from who looks
             return replace(ended, read_ns=here.now_ns(), facts=replace(ended.facts))
         file = self._open()
-        made = self._read(file, here, records)
+        moment = self._read(file, here, records)
         has_ended = int(file.header["state"]) != RUNNING
-        self._ended = (_state(self.path, records), replace(made, facts=replace(made.facts))) if has_ended else None
-        return made
+        self._ended = (_state(self.path, records), replace(moment, facts=replace(moment.facts))) if has_ended else None
+        return moment
 
     def _open(self) -> RankFile:
         file = open_rank_file(self.path)
@@ -232,17 +232,17 @@ class LiveFile:
         groups = self._group_list(group_rows, strings)
         read_ns = here.now_ns()
         facts = facts_of(file, clock, last_ticks(file.header, log), here, self._facts)
-        made = Moment(facts, read_ns, groups, self._entered_list(log, clock, strings))
-        made.calling = calling_of(file, threads, clock, strings, groups) if threads else []
-        made.calls = calls
-        under_way_ns = sum(max(0, read_ns - one.start_ns) for one in made.entered if is_inside(one))
-        under_way_ns += sum(max(0, read_ns - one.since_ns) for one in made.calling)
-        made.communication_ns = communication_ticks * clock.ns_per_tick + under_way_ns
-        add_steps(made, file, clock, self._steps)
-        add_device_steps(made, file)
-        facts.ended_steps = self._steps = made.steps or 0
-        ask_kernel(made, here)
-        return made
+        moment = Moment(facts, read_ns, groups, self._entered_list(log, clock, strings))
+        moment.calling = calling_of(file, threads, clock, strings, groups) if threads else []
+        moment.calls = calls
+        under_way_ns = sum(max(0, read_ns - record.start_ns) for record in moment.entered if is_inside(record))
+        under_way_ns += sum(max(0, read_ns - call.since_ns) for call in moment.calling)
+        moment.communication_ns = communication_ticks * clock.ns_per_tick + under_way_ns
+        add_steps(moment, file, clock, self._steps)
+        add_device_steps(moment, file)
+        facts.ended_steps = self._steps = moment.steps or 0
+        ask_kernel(moment, here)
+        return moment
 
     def _strings(self, file: RankFile) -> list[str]:
         raw = file.string_bytes()
@@ -253,24 +253,24 @@ class LiveFile:
     def _group_list(self, raw: bytes, strings: list[str]) -> list[Group]:
         """Only those whose row has changed are made anew: programs with ranges have hundreds."""
         size = GROUP.itemsize
-        told = [raw[at : at + size] for at in range(0, len(raw), size)]
+        raw_groups = [raw[at : at + size] for at in range(0, len(raw), size)]
         known = self._raw_groups
-        changed = [at for at, row in enumerate(told) if at >= len(known) or row != known[at]]
+        changed = [at for at, row in enumerate(raw_groups) if at >= len(known) or row != known[at]]
         if changed:
             rows = np.frombuffer(raw, GROUP)
-            groups = [*self._groups[: len(told)], *[NO_GROUP] * (len(told) - len(self._groups))]
+            groups = [*self._groups[: len(raw_groups)], *[NO_GROUP] * (len(raw_groups) - len(self._groups))]
             for at in changed:
-                again = at < len(known) and _but_collectives(known[at]) == _but_collectives(told[at])
-                groups[at] = _going_on(groups[at], told[at]) if again else group_of(rows[at], strings, self.path)
-            self._raw_groups, self._groups = told, groups
+                again = at < len(known) and _but_collectives(known[at]) == _but_collectives(raw_groups[at])
+                groups[at] = _going_on(groups[at], raw_groups[at]) if again else group_of(rows[at], strings, self.path)
+            self._raw_groups, self._groups = raw_groups, groups
         return self._groups
 
     def _entered_list(self, log: Rows, clock: Clock, strings: list[str]) -> list[Entered]:
         raw = log.tobytes()
-        told = (raw, clock.origin_ticks, clock.origin_unix_ns, clock.ns_per_tick)
-        if told != self._raw_log:
+        log_state = (raw, clock.origin_ticks, clock.origin_unix_ns, clock.ns_per_tick)
+        if log_state != self._raw_log:
             self._entered = entered_of(raw, clock, strings, self._groups, self.path)
-            self._raw_log = told
+            self._raw_log = log_state
         return self._entered
 
 
@@ -293,7 +293,7 @@ def is_inside(entered: Entered) -> bool:
 def _state(path: Path, records: int | None) -> tuple[int, ...]:
     """While it is the same, nothing was written into the file of a process that has ended."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError as problem:
         raise BadFile(f"{path}: cannot be read: {problem.strerror}") from None
-    return found.st_ino, found.st_size, found.st_mtime_ns, -1 if records is None else records
+    return status.st_ino, status.st_size, status.st_mtime_ns, -1 if records is None else records

@@ -82,10 +82,10 @@ def _ring_rows(file: RankFile) -> dict[str, Any]:
     for part in file.parts(ChunkKind.MESSAGES):
         ring, unsettled = copy_rows(part.rows, "number", zero_is_busy=True)
         numbers = (ring["number"] & np.uint64(2**62 - 1)).astype(np.int64)
-        kept = ~unsettled & (numbers > 0) & ((numbers - 1) % max(1, len(ring)) == np.arange(len(ring)))
-        rows.append(ring[kept])
-        places.append(numbers[kept])
-        threads.append(np.full(int(kept.sum()), part.thread, np.int64))
+        settled = ~unsettled & (numbers > 0) & ((numbers - 1) % max(1, len(ring)) == np.arange(len(ring)))
+        rows.append(ring[settled])
+        places.append(numbers[settled])
+        threads.append(np.full(int(settled.sum()), part.thread, np.int64))
     joined = np.concatenate(rows)
     columns = {name: joined[name] for name in rank_file.MESSAGE.names or () if name != "number"}
     return {**columns, "thread": np.concatenate(threads), "number": np.concatenate(places)}
@@ -93,7 +93,7 @@ def _ring_rows(file: RankFile) -> dict[str, Any]:
 
 def _overwritten(file: RankFile) -> Rows:
     """Messages of each envelope that are in a ring no longer, with the thread's slot."""
-    found = [np.zeros(0, LOST_ROW)]
+    lost = [np.zeros(0, LOST_ROW)]
     for part in file.parts(ChunkKind.OVERWRITTEN):
         used = part.rows[part.rows["key"] != 0]
         rows = np.zeros(len(used), LOST_ROW)
@@ -102,8 +102,8 @@ def _overwritten(file: RankFile) -> Rows:
         key = used["key"].astype(np.int64)
         rows["side"] = (key >> 16 & 0xFFFF) << 1 | (key >> 56 & 1)
         rows["thread"] = part.thread
-        found.append(rows)
-    return np.concatenate(found)
+        lost.append(rows)
+    return np.concatenate(lost)
 
 
 def _kept(rows: dict[str, Any], strings: int, groups: int) -> dict[str, Any]:
@@ -186,8 +186,8 @@ def _mark_open(rows: dict[str, Any], side: Any, is_open: Any, doubt: Any) -> Non
 def _mark_overwritten(side: Any, lost: Rows, has_row: Any, lost_envelopes: int, doubt: Any) -> None:
     """Where overwritten ones were of an unknown envelope, or there was no row to count them in."""
     sides, any_envelope = lost["side"], (lost["peer"] == ANY) & (lost["tag"] == ANY)
-    for one in np.unique(sides[any_envelope]).tolist():
-        if lost["messages"][any_envelope & (sides == one)].sum() > 0:
-            doubt[(doubt == 0) & (side == one)] = DOUBTS.index(OPEN)
+    for side_number in np.unique(sides[any_envelope]).tolist():
+        if lost["messages"][any_envelope & (sides == side_number)].sum() > 0:
+            doubt[(doubt == 0) & (side == side_number)] = DOUBTS.index(OPEN)
     if lost_envelopes:
         doubt[(doubt == 0) & ~has_row] = DOUBTS.index(OVERWRITTEN)

@@ -129,9 +129,9 @@ def _tally_rows(file: RankFile) -> tuple[Rows, Any, int]:
     for part in file.parts(ChunkKind.TALLIES):
         copied, unsettled = copy_rows(part.rows, "seq")
         torn += int(unsettled.sum())
-        kept = copied[copied["calls"] > 0]
-        rows.append(kept)
-        threads.append(np.full(len(kept), part.thread % 2**31, np.int32))
+        counted = copied[copied["calls"] > 0]
+        rows.append(counted)
+        threads.append(np.full(len(counted), part.thread % 2**31, np.int32))
     return np.concatenate(rows), np.concatenate(threads), torn
 
 
@@ -270,8 +270,8 @@ def _tally_columns(rows: Rows, threads: Any, clock: Clock, strings: Any, labels:
 def _placed(rows: Rows, threads: Any, paths: Sequence[str]) -> tuple[Rows, Any]:
     """Without what lies in ranges that are none: it is counted in its own layer."""
     nowhere = np.array([not path for path in paths])
-    kept = ~(np.isin(rows["layer"], rank_file.IN_RANGES) & nowhere[np.minimum(rows["group"], len(paths) - 1)])
-    return rows[kept], threads[kept]
+    is_placed = ~(np.isin(rows["layer"], rank_file.IN_RANGES) & nowhere[np.minimum(rows["group"], len(paths) - 1)])
+    return rows[is_placed], threads[is_placed]
 
 
 def _event_columns(rows: Rows, clock: Clock, strings: Any, labels: Any, layers: Any, path: Path) -> dict[str, Any]:

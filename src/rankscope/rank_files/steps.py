@@ -39,8 +39,8 @@ def step_rows_of(file: RankFile) -> tuple[Rows, int]:
     ring, unsettled = copy_rows(parts[0].rows, "number", zero_is_busy=True)
     numbers = ring["number"].astype(np.int64)
     fits = np.flatnonzero(~unsettled & (numbers > 0) & ((numbers - 1) % len(ring) == np.arange(len(ring))))
-    kept = ring[fits[np.argsort(numbers[fits], kind="stable")]]
-    return kept, int(max(0, numbers.max() - len(ring)))
+    in_order = ring[fits[np.argsort(numbers[fits], kind="stable")]]
+    return in_order, int(max(0, numbers.max() - len(ring)))
 
 
 def step_columns(rows: Rows, clock: Clock) -> dict[str, Any]:
@@ -92,8 +92,8 @@ def _share_out_waits(columns: dict[str, Any], unknown: Any) -> None:
         return
     for name in ("sync_calls", "sync_ns"):
         columns[name][unknown] = round(columns[name][known].mean())
-    told = {name: columns[name][known].sum() for name in ("idle_sync_ns", "idle_launch_ns", "idle_python_ns")}
-    share = told["idle_sync_ns"] / max(1, sum(told.values()))
+    sums = {name: columns[name][known].sum() for name in ("idle_sync_ns", "idle_launch_ns", "idle_python_ns")}
+    share = sums["idle_sync_ns"] / max(1, sum(sums.values()))
     for name in ("idle_launch_ns", "idle_python_ns"):
         waits = (columns[name][unknown] * share).astype(np.int64)
         columns[name][unknown] -= waits

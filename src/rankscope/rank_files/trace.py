@@ -26,9 +26,9 @@ IN_NS = sum(1 << layer for layer in rank_file.IN_NS)
 
 
 def _nothing_kept() -> Any:
-    made = np.zeros(LAYERS, KEPT)
-    made["first_ns"], made["last_ns"] = 2**63 - 1, -(2**63)
-    return made
+    kept_rows = np.zeros(LAYERS, KEPT)
+    kept_rows["first_ns"], kept_rows["last_ns"] = 2**63 - 1, -(2**63)
+    return kept_rows
 
 
 @dataclass(slots=True)
@@ -58,11 +58,11 @@ class TraceClocks:
         return start_ns, end_ns
 
     def _as_rows(self) -> Any:
-        made = np.zeros(2, CLOCK)
-        made["origin"] = self.ticks.origin_ticks % 2**63, self.cupti.origin_ns % 2**63
-        made["origin_unix_ns"] = min(self.ticks.origin_unix_ns, 2**61), self.cupti.origin_unix_ns
-        made["ns_per_unit"] = self.ticks.ns_per_tick, self.cupti.rate
-        return made
+        rows = np.zeros(2, CLOCK)
+        rows["origin"] = self.ticks.origin_ticks % 2**63, self.cupti.origin_ns % 2**63
+        rows["origin_unix_ns"] = min(self.ticks.origin_unix_ns, 2**61), self.cupti.origin_unix_ns
+        rows["ns_per_unit"] = self.ticks.ns_per_tick, self.cupti.rate
+        return rows
 
 
 # ---------------------------------------------------------------- trace
@@ -82,8 +82,8 @@ def trace_blocks(file: RankFile) -> Iterator[Rows]:
     for first, last in ((oldest, min(capacity, written)), (0, oldest)):
         for at in range(first, last, BLOCK_ROWS):
             rows, unsettled = copy_rows(ring[at : min(last, at + BLOCK_ROWS)], "mark", zero_is_busy=True)
-            whole = ~unsettled & (rows["mark"] >= LAP)
-            yield rows if whole.all() else rows[whole]
+            settled = ~unsettled & (rows["mark"] >= LAP)
+            yield rows if settled.all() else rows[settled]
 
 
 def seen_in(file: RankFile, clocks: TraceClocks) -> Seen:
@@ -100,9 +100,9 @@ def add_trace(reading: Reading, file: RankFile, clock: Clock, cuda_rows: Rows, l
         return
     seen = seen_in(file, TraceClocks(clock, CuptiClock(clock, cuda_rows)))
     offered = {layer: count for layer, count in enumerate(file.header["trace_events"].tolist()) if count}
-    kept = np.flatnonzero(seen.kept["events"]).tolist()
-    _check(file, seen, max((*kept, *offered), default=0), layers)
-    for layer in sorted({*kept, *offered}):
+    layers_kept = np.flatnonzero(seen.kept["events"]).tolist()
+    _check(file, seen, max((*layers_kept, *offered), default=0), layers)
+    for layer in sorted({*layers_kept, *offered}):
         of_layer, count = seen.kept[layer], offered.get(layer, 0)
         lost = max(0, count - int(of_layer["events"])) % 2**63
         reading.facts.lost_trace_events += lost
@@ -117,9 +117,9 @@ def add_untraced(reading: Reading, file: RankFile, tallies: Rows) -> None:
     if not file.header["trace_keep"]:
         return
     present = set(np.unique(tallies["layer"]).tolist())
-    told = [name for layer, name in UNTRACED.items() if int(layer) in present]
-    if told:
-        text = f"the trace has no events of {' and '.join(told)}: their calls are summed up only (table tallies)"
+    layers = [name for layer, name in UNTRACED.items() if int(layer) in present]
+    if layers:
+        text = f"the trace has no events of {' and '.join(layers)}: their calls are summed up only (table tallies)"
         reading.notes.append(Note(text, Severity.NOTE, str(file.path)))
 
 
@@ -135,8 +135,8 @@ def _check(file: RankFile, seen: Seen, largest: int, layers: Sequence[str]) -> N
         raise BadFile(f"{file.path}: the trace has a phase or a layer that is not known")
 
 
-def _figures(series: str, kept: Any, lost: int, started_ns: int) -> list[Figure]:
-    events, first_ns, last_ns = (int(value) for value in kept.tolist())
+def _figures(series: str, totals: Any, lost: int, started_ns: int) -> list[Figure]:
+    events, first_ns, last_ns = (int(value) for value in totals.tolist())
     figures = [
         Figure(series, "events kept", float(events), "count"),
         Figure(series, "events lost", float(lost), "count"),

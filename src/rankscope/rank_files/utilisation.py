@@ -22,13 +22,13 @@ ALLOCATOR_BYTES = (
 
 def utilisation_columns(file: RankFile, clock: Clock, strings: Sequence[str]) -> dict[str, dict[str, Any]]:
     """The columns of model.StepFlops, Gpu, GpuPower and AllocatorSample, by table; none that has no rows."""
-    made = {
+    tables = {
         "step_flops": _flops(_ring(file, ChunkKind.STEP_FLOPS), strings),
         "gpus": _gpus(file, clock, strings),
         "gpu_power": _power(_ring(file, ChunkKind.POWER), clock),
         "allocator": _allocator(_ring(file, ChunkKind.ALLOCATOR), clock),
     }
-    return {table: columns for table, columns in made.items() if columns}
+    return {table: columns for table, columns in tables.items() if columns}
 
 
 def _ring(file: RankFile, kind: ChunkKind) -> Rows | None:

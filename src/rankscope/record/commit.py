@@ -24,7 +24,7 @@ def git_folder(folder: str) -> str | None:
     for _ in range(MOST_FOLDERS):
         path = f"{folder}/.git"
         try:
-            told = text_of(path)
+            content = text_of(path)
         except IsADirectoryError:
             return path
         except (FileNotFoundError, NotADirectoryError):
@@ -33,15 +33,15 @@ def git_folder(folder: str) -> str | None:
                 return None
             folder = above
         else:
-            return os.path.join(folder, told[len("gitdir:") :].strip()) if told.startswith("gitdir:") else None
+            return os.path.join(folder, content[len("gitdir:") :].strip()) if content.startswith("gitdir:") else None
     return None
 
 
 def head_of(git: str) -> str | None:
-    told = text_of(f"{git}/HEAD").strip()
-    if not told.startswith("ref:"):
-        return hash_of(told)
-    name = told[len("ref:") :].strip()
+    head = text_of(f"{git}/HEAD").strip()
+    if not head.startswith("ref:"):
+        return hash_of(head)
+    name = head[len("ref:") :].strip()
     if not name.startswith("refs/") or ".." in name:
         return None
     for folder in (git, shared_folder(git)):
@@ -62,9 +62,9 @@ def shared_folder(git: str) -> str:
 
 def packed(git: str, name: str) -> str | None:
     for line in text_of(f"{git}/packed-refs").splitlines():
-        found, _, called = line.partition(" ")
+        object_id, _, called = line.partition(" ")
         if called == name:
-            return hash_of(found)
+            return hash_of(object_id)
     return None
 
 

@@ -392,20 +392,22 @@ def opencl(answers: dict[str, str]) -> Check:
     if not has_layers:
         text = f"{path} takes no layers: OpenCL is not recorded; use ocl-icd 2.3 or Khronos's loader of 2021 or later"
         return Check("OpenCL", "note", text)
-    found = len(list(Path(os.environ.get("OCL_ICD_VENDORS") or "/etc/OpenCL/vendors").glob("*.icd")))
-    return Check("OpenCL", "ok", f"{path} takes layers; {found} drivers named in its folder")
+    drivers = len(list(Path(os.environ.get("OCL_ICD_VENDORS") or "/etc/OpenCL/vendors").glob("*.icd")))
+    return Check("OpenCL", "ok", f"{path} takes layers; {drivers} drivers named in its folder")
 
 
 def rocm() -> list[Check]:
     """Of HIP: the library that tells of calls and kernels, where there is an AMD GPU or ROCm."""
     homes = [os.environ.get("ROCM_PATH") or "/opt/rocm", *map(str, Path("/opt").glob("rocm-*"))]
-    asked = os.environ.get("RANKSCOPE_ROCPROFILER")
-    found = (
-        [asked] if asked else [str(path) for home in homes for path in Path(home).glob("lib/librocprofiler-sdk.so*")]
+    given_path = os.environ.get("RANKSCOPE_ROCPROFILER")
+    libraries = (
+        [given_path]
+        if given_path
+        else [str(path) for home in homes for path in Path(home).glob("lib/librocprofiler-sdk.so*")]
     )
-    if found and os.path.exists(found[0]):
-        return [Check("ROCm", "ok", f"{found[0]}: HIP is recorded")]
-    if not asked and not os.path.exists("/dev/kfd"):
+    if libraries and os.path.exists(libraries[0]):
+        return [Check("ROCm", "ok", f"{libraries[0]}: HIP is recorded")]
+    if not given_path and not os.path.exists("/dev/kfd"):
         return [Check("ROCm", "ok", "no AMD GPU here")]
     text = (
         "no librocprofiler-sdk found: nothing of HIP is recorded; install rocprofiler-sdk, or set RANKSCOPE_ROCPROFILER"

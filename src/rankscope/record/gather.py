@@ -272,11 +272,11 @@ def left_here(run: Path, source: Path) -> list[Left]:
 
     An equal copy of a process that did not say that it has ended may be older: counters move without leaving a time.
     """
-    found = []
+    files_left = []
     for host, files in files_by_host(source):
         names = names_of(run, host)
-        found += [one for path in files if (one := left_one(run, path, names))]
-    return found
+        files_left += [left_file for path in files if (left_file := left_one(run, path, names))]
+    return files_left
 
 
 def left_one(run: Path, path: Path, names: Set[str]) -> Left | None:

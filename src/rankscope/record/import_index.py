@@ -16,17 +16,17 @@ def index_folder() -> str:
     return os.path.join(os.path.abspath(cache_folder()), "indexes")
 
 
-def index_variable(told: str) -> str:
+def index_variable(path: str) -> str:
     """What RANKSCOPE_INDEX is to be: a file, or the folder of all indexes."""
-    return os.path.abspath(told) if told else index_folder()
+    return os.path.abspath(path) if path else index_folder()
 
 
-def index_variables(told: str, command: list[str], environment: dict[str, str]) -> dict[str, str]:
+def index_variables(index: str, command: list[str], environment: dict[str, str]) -> dict[str, str]:
     """What a job is told of its index, and of the map of libraries where there is one beside it."""
     if environment.get("RANKSCOPE_INDEX"):
         return {}
-    added = {"RANKSCOPE_INDEX": index_variable(told)}
-    path = added["RANKSCOPE_INDEX"] if told else index_of(command, environment)
+    added = {"RANKSCOPE_INDEX": index_variable(index)}
+    path = added["RANKSCOPE_INDEX"] if index else index_of(command, environment)
     libraries = path.removesuffix(SUFFIX) + LIBRARIES_SUFFIX if path else ""
     if (
         libraries
@@ -39,9 +39,9 @@ def index_variables(told: str, command: list[str], environment: dict[str, str]) 
     return added
 
 
-def missing_index(told: str, command: list[str], environment: dict[str, str]) -> str:
+def missing_index(index: str, command: list[str], environment: dict[str, str]) -> str:
     """What to say where a job is to use an index and there is none, "" where there is one or nobody can tell."""
-    path = index_variable(told) if told else index_of(command, environment)
+    path = index_variable(index) if index else index_of(command, environment)
     if not path or environment.get("RANKSCOPE_INDEX") or os.path.exists(path):
         return ""
     return f"there is no import index {path}: build it with rankscope index ENV; imports are as without"
@@ -71,7 +71,7 @@ def index_of(command: list[str], environment: dict[str, str]) -> str:
     return ""
 
 
-def start_with_index(told: str, command: list[str]) -> int:
+def start_with_index(index: str, command: list[str]) -> int:
     """Replace this process by the command, whose Pythons use the index and are not recorded."""
     from rankscope.record.start import AGENT, give_up, launched, python_path
 
@@ -82,7 +82,7 @@ def start_with_index(told: str, command: list[str]) -> int:
         program = find_program(command[0], environment)
     except NoProgram as error:
         return give_up(error)
-    added = index_variables(told, command, environment)
+    added = index_variables(index, command, environment)
     if ":" not in AGENT:
         added["PYTHONPATH"] = python_path(environment)
     words = launched(options, program, environment, added)[0]

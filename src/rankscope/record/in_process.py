@@ -50,12 +50,12 @@ class InProcess:
         describe(folder, description(options, folder, "", 1))
         if not out:
             point_latest(folder)
-        told = {"RANKSCOPE_DIR": folder.path, "RANKSCOPE_PID": str(os.getpid())}
-        os.environ.update(told)
+        variables = {"RANKSCOPE_DIR": folder.path, "RANKSCOPE_PID": str(os.getpid())}
+        os.environ.update(variables)
         try:
             self._library = ctypes.PyDLL(LIBRARY, mode=ctypes.RTLD_GLOBAL)
         finally:
-            for variable in told:  # programs that this one starts are not recorded
+            for variable in variables:  # programs that this one starts are not recorded
                 del os.environ[variable]
         _Finder().install()
         return folder.path

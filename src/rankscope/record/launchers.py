@@ -36,8 +36,8 @@ TORCHRUN_ONE = """
     r t"""
 
 
-def arities(one: str, two: str = "") -> dict[str, int]:
-    return {**dict.fromkeys(one.split(), 1), **dict.fromkeys(two.split(), 2)}
+def arities(once: str, twice: str = "") -> dict[str, int]:
+    return {**dict.fromkeys(once.split(), 1), **dict.fromkeys(twice.split(), 2)}
 
 
 # How many words follow an option, by launcher. An option that is not here is taken to stand alone.
@@ -233,8 +233,8 @@ def passing_on_openmpi(arguments: list[str], added: dict[str, str]) -> list[str]
                 name, equals, theirs = option.values[0].partition("=")
                 given.add(name)
                 if equals and name in added:
-                    whole = f"{name}={beside_ours(name, theirs, added)}"
-                    context[option.value_at] = f"--x={whole}" if option.value_at == option.at else whole
+                    assignment = f"{name}={beside_ours(name, theirs, added)}"
+                    context[option.value_at] = f"--x={assignment}" if option.value_at == option.at else assignment
         result += [":"] if begin else []
         result += [word for name in added if name not in given for word in ("-x", name)]
         result += context
@@ -277,7 +277,7 @@ def passing_on_slurm(arguments: list[str], added: dict[str, str], environment: d
     wanted = exports[-1].values[0] if exports else environment.get("SLURM_EXPORT_ENV", "ALL")
     words = [word for word in at_commas(wanted) if word]
     everything = "ALL" in words
-    kept, given = [], set()
+    names, given = [], set()
     for word in words:
         name, equals, theirs = word.partition("=")
         if name in added and equals and everything:
@@ -293,11 +293,11 @@ def passing_on_slurm(arguments: list[str], added: dict[str, str], environment: d
         if name in added:
             given.add(name)
         if word not in ("NONE", "NIL"):
-            kept.append(word)
-    if everything and kept == words:
+            names.append(word)
+    if everything and names == words:
         return arguments
     ours = [] if everything else [name for name in added if name not in given]
-    export = "--export=" + ",".join(kept + ours)
+    export = "--export=" + ",".join(names + ours)
     if not exports:
         return [export, *arguments]
     last = exports[-1]

@@ -58,14 +58,14 @@ def claimant(place: Place) -> Claimant:
 def agree(paths: list[str], name: str, asking: Claimant) -> tuple[int, str, bool]:
     """The first of these paths that is free or our job's: its index, what is claimed there, and whether we made it."""
     for index, path in enumerate(paths):
-        found = claim_at(path)
-        if found is None:
+        holder = claim_at(path)
+        if holder is None:
             claim = f"{time.time_ns()}|{asking.host}|{asking.identity}|{name}"
             if make(path, claim):
                 return index, claim, True
-            found = os.readlink(path)
-        if is_same_job(found, asking):
-            return index, found, False
+            holder = os.readlink(path)
+        if is_same_job(holder, asking):
+            return index, holder, False
     raise OSError(f"{paths[0]} and {len(paths) - 1} more are taken by other jobs")
 
 
@@ -141,30 +141,30 @@ class Member:
 
     def joins(self, claims: list[str], names: list[str]) -> tuple[int, str, bool]:
         """Which of these claims is our job's, what it says, and whether we made it, by the name beside it."""
-        made, turn = self.made(claims)
-        for index in range(len(made) - 1, -1, -1):
-            if self.is_ours(made[index], turn):
-                if self.is_open(claims[index], made[index]) and self.enters(claims[index]):
-                    return index, made[index], False
+        claimed, turn = self.claimed(claims)
+        for index in range(len(claimed) - 1, -1, -1):
+            if self.is_ours(claimed[index], turn):
+                if self.is_open(claims[index], claimed[index]) and self.enters(claims[index]):
+                    return index, claimed[index], False
                 break
-        for index in range(len(made), len(claims)):
+        for index in range(len(claimed), len(claims)):
             mine = make(claims[index], f"{time.time_ns()}|{self.host}|{self.identity}.{turn}|{names[index]}")
             claim = os.readlink(claims[index])
             if self.is_ours(claim, turn) and self.enters(claims[index]):
                 return index, claim, mine
         raise OSError(f"{claims[0]} and {len(claims) - 1} more are taken by other jobs")
 
-    def made(self, claims: list[str]) -> tuple[list[str], int]:
+    def claimed(self, claims: list[str]) -> tuple[list[str], int]:
         """The claims that are there, and the number of this command among those of our rank's process."""
-        made: list[str] = []
+        claimed: list[str] = []
         turn = 1
         for path in claims:
             claim = claim_at(path)
             if claim is None:
                 break
-            made.append(claim)
+            claimed.append(claim)
             turn += (claim_at(f"{path}-ranks/{self.rank}") or "").split("|")[1:] == [self.host, self.identity]
-        return made, turn
+        return claimed, turn
 
     def is_ours(self, claim: str, turn: int) -> bool:
         """Whether it has our key, and is for the same command of those that a script starts in each rank."""

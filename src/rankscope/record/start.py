@@ -251,9 +251,9 @@ def nsight(environment: dict[str, str]) -> str:
     """Which tool of NVIDIA's has started us: it needs CUPTI and the driver's callbacks for itself; "" where none."""
     words = [*environment.get("LD_PRELOAD", "").split(":"), *(environment.get(name) or "" for name in INJECTIONS)]
     files = [os.path.basename(word) for word in words]
-    if any(name in environment for name in NSIGHT_COMPUTE) or any(one.startswith(NCU_FILES) for one in files):
+    if any(name in environment for name in NSIGHT_COMPUTE) or any(name.startswith(NCU_FILES) for name in files):
         return "Nsight Compute"
-    if "NSYS_PROFILING_SESSION_ID" in environment or any(one.startswith(NSYS_FILES) for one in files):
+    if "NSYS_PROFILING_SESSION_ID" in environment or any(name.startswith(NSYS_FILES) for name in files):
         return "Nsight Systems"
     return ""
 
@@ -273,8 +273,8 @@ def cuda_mode(options: RunOptions, environment: dict[str, str]) -> str:
 
 def counts_calls(options: RunOptions, environment: dict[str, str]) -> bool:
     """Whether system calls are to be counted: only then are functions of libc wrapped."""
-    asked = (options.imports or environment.get("RANKSCOPE_IMPORTS")) in ("calls", "paths")
-    return asked and os.path.exists(WRAPPERS)  # the loader complains of what is not there
+    has_calls = (options.imports or environment.get("RANKSCOPE_IMPORTS")) in ("calls", "paths")
+    return has_calls and os.path.exists(WRAPPERS)  # the loader complains of what is not there
 
 
 def python_path(environment: dict[str, str]) -> str:
@@ -315,8 +315,8 @@ BATCH_JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "COBALT_J
 
 def batch_job() -> str | None:
     """The batch system's name for the job that this run is a part of."""
-    found = [f"{name}={os.environ[name]}" for name in BATCH_JOBS if os.environ.get(name)]
-    return found[0] if found else None
+    settings = [f"{name}={os.environ[name]}" for name in BATCH_JOBS if os.environ.get(name)]
+    return settings[0] if settings else None
 
 
 def description(options: RunOptions, folder: RunFolder, launcher: str, ranks: int | None) -> dict[str, Json]:

@@ -33,11 +33,11 @@ def program() -> str:
 def reason_against_running() -> str | None:
     """Why no command can be run on a mounted slow folder here; None if it can, found out by doing it."""
     try:
-        found = program()
+        binary = program()
     except Unavailable as problem:
         return str(problem)
     with tempfile.TemporaryDirectory(prefix="rankscope-slowfs-") as folder:
-        words = [found, "run", folder, folder, "--", "true"]
+        words = [binary, "run", folder, folder, "--", "true"]
         done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
     return None if done.returncode == 0 else last_line(done.stderr) or f"exit code {done.returncode}"
 
@@ -102,10 +102,10 @@ class Slowness:
             "ops-per-second": self.operations_per_second,
             "cache-ns": self.cache_ns,
         }
-        made = [f"--cache={self.cache}", *(f"--{name}={value}" for name, value in numbers.items())]
+        flags = [f"--cache={self.cache}", *(f"--{name}={value}" for name, value in numbers.items())]
         if self.page_cache is not None:
-            made.append(f"--page-cache={'on' if self.page_cache else 'off'}")
-        return [*made, f"--server={self.server}"] if self.server is not None else made
+            flags.append(f"--page-cache={'on' if self.page_cache else 'off'}")
+        return [*flags, f"--server={self.server}"] if self.server is not None else flags
 
     def sharing(self, server: Path) -> Slowness:
         return replace(self, server=server)
@@ -143,13 +143,13 @@ def shim_environment(folder: Path, slowness: Slowness, base: Mapping[str, str] |
         raise Unavailable("the shim knows no caches and sees no reads: leave out --cache, --read-latency, --bandwidth")
     if slowness.server is None:
         raise Unavailable("the shim counts in a server file: name one")
-    made = dict(os.environ if base is None else base)
-    made["LD_PRELOAD"] = ":".join(filter(None, [str(SHIM), made.get("LD_PRELOAD", "")]))
-    made["RANKSCOPE_SLOWFS_FOLDER"] = str(folder.resolve())
-    made["RANKSCOPE_SLOWFS_SERVER"] = str(slowness.server.resolve())
-    made["RANKSCOPE_SLOWFS_LATENCY_NS"] = str(slowness.latency_ns)
-    made["RANKSCOPE_SLOWFS_OPS_PER_SECOND"] = str(slowness.operations_per_second)
-    return made
+    variables = dict(os.environ if base is None else base)
+    variables["LD_PRELOAD"] = ":".join(filter(None, [str(SHIM), variables.get("LD_PRELOAD", "")]))
+    variables["RANKSCOPE_SLOWFS_FOLDER"] = str(folder.resolve())
+    variables["RANKSCOPE_SLOWFS_SERVER"] = str(slowness.server.resolve())
+    variables["RANKSCOPE_SLOWFS_LATENCY_NS"] = str(slowness.latency_ns)
+    variables["RANKSCOPE_SLOWFS_OPS_PER_SECOND"] = str(slowness.operations_per_second)
+    return variables
 
 
 # ---------------------------------------------------------------- mount

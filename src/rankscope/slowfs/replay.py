@@ -52,8 +52,14 @@ def mapped(operations: Sequence[PathOperation], recorded: str, folder: str) -> l
         operation for operation in operations if operation.path == prefix or operation.path.startswith(f"{prefix}/")
     ]
     return [
-        PathOperation(one.operation, folder.rstrip("/") + one.path[len(prefix) :], one.result, one.times, one.bytes)
-        for one in below
+        PathOperation(
+            operation.operation,
+            folder.rstrip("/") + operation.path[len(prefix) :],
+            operation.result,
+            operation.times,
+            operation.bytes,
+        )
+        for operation in below
     ]
 
 
@@ -65,7 +71,7 @@ def in_rounds(operations: Sequence[PathOperation]) -> list[PathOperation]:
     while left:
         rounds += left
         done += 1
-        left = [one for one in left if one.times > done]
+        left = [operation for operation in left if operation.times > done]
     return rounds
 
 

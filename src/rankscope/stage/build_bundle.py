@@ -97,10 +97,10 @@ def collected(folder: str, method: str) -> Touched:
         path = f"{folder}/{name}"
         if method == "strace":
             with open(path, encoding="utf-8", errors="surrogateescape") as file:
-                found = from_strace(file, os.getcwd())
+                files = from_strace(file, os.getcwd())
         else:
-            found = dict.fromkeys(read_list(path), OPENED)
-        for touched_path, how in found.items():
+            files = dict.fromkeys(read_list(path), OPENED)
+        for touched_path, how in files.items():
             add(touched, touched_path, how)
     if not touched:
         raise NoRehearsal("the rehearsal touched nothing that could be seen; name files with --files or --include")
@@ -239,14 +239,14 @@ NOT_PACKED = 1
 def make_bundle(options: StageOptions, read_run: ReadRun) -> int:
     """Exit code 0 if the bundle is there."""
     try:
-        made = make(options, read_run)
+        bundle = make(options, read_run)
     except (NoEnvironment, NoRehearsal, NoProgram, BadBundle) as error:
         say(str(error))
         return NOT_PACKED
     except OSError as error:
         say(f"{error.filename or ''}: {error.strerror or error}; nothing was packed")
         return NOT_PACKED
-    say(made)
+    say(bundle)
     return 0
 
 
@@ -274,8 +274,8 @@ def touched_files(
     """What was touched, by a rehearsal or by lists, and where we know it from."""
     touched: Touched = {}
     lists = [read_list(name) for name in options.lists["files"]] + [read_run(name) for name in options.lists["run"]]
-    for found in lists:
-        for path, how in found.items():
+    for file_list in lists:
+        for path, how in file_list.items():
             add(touched, path, how)
     facts: dict[str, Any] = {"command": options.command, "method": "list"}
     if options.command:
@@ -288,9 +288,9 @@ def touched_files(
 
 def described(choice: BundleContents, path: str, identity: str, took_s: float) -> str:
     root = choice.roots[0].real
-    own = sum(1 for file in choice.files if file.startswith(root + "/"))
+    own_files = sum(1 for file in choice.files if file.startswith(root + "/"))
     seen = choice.seen_files
-    share = f" ({100 * own / seen:.1f} % of the environment's {seen})" if seen else ""
-    others = len(choice.files) - own
-    files = f"{own} files{share}" + (f" and {others} of the interpreter and other folders" if others else "")
+    share = f" ({100 * own_files / seen:.1f} % of the environment's {seen})" if seen else ""
+    others = len(choice.files) - own_files
+    files = f"{own_files} files{share}" + (f" and {others} of the interpreter and other folders" if others else "")
     return f"{path}: {files}, {os.path.getsize(path) / 1024**2:.1f} MiB, {took_s:.1f} s; identity {identity}"

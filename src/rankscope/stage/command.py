@@ -54,8 +54,8 @@ def activated(environment: dict[str, str], root: StagedRoot) -> dict[str, str]:
     """The variables with the environment's programs first, as its `activate` would set them."""
     result = dict(environment)
     path = environment.get("PATH", os.defpath).split(":")
-    own = [f"{prefix}/bin" for prefix in (root.original, root.real)]
-    if path[0] not in own:
+    own_folders = [f"{prefix}/bin" for prefix in (root.original, root.real)]
+    if path[0] not in own_folders:
         result["PATH"] = ":".join([f"{root.original}/bin", *path])
     if root.is_venv:
         result["VIRTUAL_ENV"] = root.original

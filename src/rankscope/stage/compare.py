@@ -79,10 +79,10 @@ def _wait_for_keepers(folder: Path) -> None:
 
 def reports(folder: Path, kind: str, unread: list[Path]) -> list[Mapping[str, Any]]:
     """The notes of every rank, or of every node; those that cannot be read are told."""
-    found: list[Mapping[str, Any]] = []
+    read: list[Mapping[str, Any]] = []
     for path in sorted(folder.glob(f"{kind}-*.json")):
         try:
-            found.append(json.loads(path.read_text(encoding="utf-8")))
+            read.append(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError):
             unread.append(path)
-    return found
+    return read

@@ -63,7 +63,7 @@ def unescaped(text: str) -> str:
     """A string as strace prints it, without its escapes."""
     if "\\" not in text:
         return text
-    raw = ESCAPED.sub(lambda found: character(found.group(1)), text)
+    raw = ESCAPED.sub(lambda match: character(match.group(1)), text)
     return os.fsdecode(raw.encode("latin-1", "replace")) if raw.isascii() or max(raw) <= "\xff" else raw
 
 
@@ -150,9 +150,9 @@ def twins(path: str, choice: BundleContents) -> Iterator[str]:
     if name.endswith(".pyc") and folder.endswith("/__pycache__"):
         yield f"{os.path.dirname(folder)}/{name.split('.')[0]}.py"
     elif name.endswith(".py"):
-        for found in choice.listed(f"{folder}/__pycache__"):
-            if found.startswith(name[:-2]) and found.endswith(".pyc"):
-                yield f"{folder}/__pycache__/{found}"
+        for name_there in choice.listed(f"{folder}/__pycache__"):
+            if name_there.startswith(name[:-2]) and name_there.endswith(".pyc"):
+                yield f"{folder}/__pycache__/{name_there}"
 
 
 def essentials(root: StagedRoot, choice: BundleContents) -> Iterator[str]:
@@ -257,8 +257,8 @@ def lay_out_folder(tree: Tree, choice: BundleContents, needed: set[str], root: S
     if not source.endswith("/__pycache__"):  # those change whenever a module is compiled
         tree.watched.append((source, status.st_mtime_ns))
     with os.scandir(source) as entries:
-        found = sorted(entries, key=lambda entry: entry.name)
-    for entry in found:
+        ordered = sorted(entries, key=lambda entry: entry.name)
+    for entry in ordered:
         below = f"{within}/{entry.name}" if within else entry.name
         if entry.is_symlink():
             tree.links.append((f"{root.name}/{below}", *link(choice.roots, root, below)))

@@ -63,7 +63,7 @@ class Lock:
 # whatever program), on every file system that is not mounted with noatime, and it costs the job nothing.
 def followed(manifest: Manifest, copy: str) -> list[str] | None:
     """The links to the original place that were followed; None where the file system does not tell."""
-    if manifest.image or not tells(copy):  # links in an image have no times
+    if manifest.image or not records_link_access(copy):  # links in an image have no times
         return None
     return [path for path, _, kind in manifest.links if kind == LINK_OUT and was_followed(f"{copy}/{path}")]
 
@@ -75,7 +75,7 @@ def was_followed(path: str) -> bool:
         return False
 
 
-def tells(folder: str) -> bool:
+def records_link_access(folder: str) -> bool:
     """Whether links tell here, found out by following one."""
     path = f"{folder}/.trial-{os.getpid()}"
     try:

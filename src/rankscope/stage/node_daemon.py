@@ -45,13 +45,13 @@ class Company:
         """The bundle's header is read only where nobody has left a claim yet."""
         token = os.urandom(16).hex()
 
-        def own() -> tuple[str, str, Contact]:
+        def own_contact() -> tuple[str, str, Contact]:
             shared = SharedFile(self.task.bundle, self.task.expected)
             shared.close()
             return shared.header.identity, token, contact
 
         folder = meeting_folder(self.task.bundle, self.task.meeting_folder)
-        meeting = meet(self.task.bundle, folder, self.task.asking, own)
+        meeting = meet(self.task.bundle, folder, self.task.asking, own_contact)
         if not meeting.identity.startswith(self.task.expected):
             raise BadBundle(f"it is {meeting.identity[:16]}…, not {self.task.expected[:16]}…")
         return meeting

@@ -137,7 +137,7 @@ def listen() -> tuple[socket.socket, Contact]:
 def addresses() -> list[str]:
     """This node's addresses; the interface that RANKSCOPE_STAGE_INTERFACE names comes first, loopback only alone."""
     wanted = os.environ.get("RANKSCOPE_STAGE_INTERFACE", "")
-    found: list[tuple[bool, bool, int, str]] = []
+    interfaces: list[tuple[bool, bool, int, str]] = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         for _, name in socket.if_nameindex():
             request = struct.pack("256s", name.encode()[:15])
@@ -147,9 +147,9 @@ def addresses() -> list[str]:
             except OSError:
                 continue  # an interface without an IPv4 address
             if flags & UP:
-                found.append((name != wanted, bool(flags & LOOPBACK), len(found), address))
-    elsewhere = [row for row in found if not row[1]]
-    return [address for *_, address in sorted(elsewhere or found)]
+                interfaces.append((name != wanted, bool(flags & LOOPBACK), len(interfaces), address))
+    elsewhere = [row for row in interfaces if not row[1]]
+    return [address for *_, address in sorted(elsewhere or interfaces)]
 
 
 def call(contact: Contact, token: str) -> socket.socket:
@@ -214,7 +214,7 @@ def meeting_folder(bundle: str, given: str) -> str:
     return f"{os.path.expanduser('~')}/.cache/rankscope/{name}"
 
 
-def meet(bundle: str, folder: str, asking: Claimant, own: Callable[[], tuple[str, str, Contact]]) -> Meeting:
+def meet(bundle: str, folder: str, asking: Claimant, own_contact: Callable[[], tuple[str, str, Contact]]) -> Meeting:
     """The meeting of our job; `own` (identity, token, contact) is asked only where no claim is there yet."""
     try:
         os.makedirs(folder, 0o700)
@@ -225,15 +225,15 @@ def meet(bundle: str, folder: str, asking: Claimant, own: Callable[[], tuple[str
         raise PermissionError(f"{folder} is not private to you")
     base = f"{folder}/{cleaned(asking.key)}-{zlib.crc32(os.fsencode(os.path.abspath(bundle))):08x}"
     for path in generations(base):
-        found = claim_at(path)
-        if not found:
-            identity, token, contact = own()
+        claim = claim_at(path)
+        if not claim:
+            identity, token, contact = own_contact()
             text = f"{identity} {token} {contact.text}"
             if make(path, f"{time.time_ns()}|{asking.host}|{asking.identity}|{text}"):
                 return Meeting(path, text, True)
-            found = claim_at(path)
-        if is_same_job(found, asking):
-            return Meeting(path, found.split("|", 3)[3], False)
+            claim = claim_at(path)
+        if is_same_job(claim, asking):
+            return Meeting(path, claim.split("|", 3)[3], False)
     raise OSError(f"{folder} is full of other jobs' claims")
 
 

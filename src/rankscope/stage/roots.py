@@ -72,13 +72,13 @@ def is_worth_staging(base: str, folder: str) -> bool:
 
 def root_holding(path: str, roots: list[StagedRoot]) -> tuple[StagedRoot, str] | None:
     """The innermost root that holds this path, and the path within it."""
-    found: tuple[StagedRoot, str] | None = None
+    holder: tuple[StagedRoot, str] | None = None
     longest = -1
     for root in roots:
         for prefix in (root.real, root.original):
             if (path == prefix or path.startswith(prefix + "/")) and len(prefix) > longest:
-                found, longest = (root, path[len(prefix) + 1 :]), len(prefix)
-    return found
+                holder, longest = (root, path[len(prefix) + 1 :]), len(prefix)
+    return holder
 
 
 def moved(path: str, roots: list[StagedRoot], copy: str) -> str:

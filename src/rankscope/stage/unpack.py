@@ -22,7 +22,7 @@ def relocated(content: bytes, roots: list[StagedRoot], copy: str) -> bytes:
     names = {os.fsencode(prefix): root.name for root in roots for prefix in (root.real, root.original)}
     longest_first = sorted(names, key=len, reverse=True)
     pattern = rb"(?<![\w./-])(" + b"|".join(re.escape(prefix) for prefix in longest_first) + rb")(?=[/\s\"':]|$)"
-    content = re.sub(pattern, lambda found: os.fsencode(f"{copy}/{names[found.group(1)]}"), content)
+    content = re.sub(pattern, lambda match: os.fsencode(f"{copy}/{names[match.group(1)]}"), content)
     first, newline, rest = content.partition(b"\n")
     if first.startswith(b"#!") and len(first) > LONGEST_FIRST_LINE:
         return through_shell(first, newline + rest)
@@ -236,8 +236,8 @@ class SourceMaker(Protocol):
 
 def starts(manifest: Manifest) -> list[int]:
     """Where each chunk begins in the bundle."""
-    found, at = [], HEADER_BYTES
+    offsets, at = [], HEADER_BYTES
     for size, _ in manifest.chunks:
-        found.append(at)
+        offsets.append(at)
         at += size
-    return found
+    return offsets

@@ -53,7 +53,7 @@ class Entry:
 
     def is_same(self, here: Mapping[int, int]) -> bool:
         """Whether its processes have the same numbers in the run, and none of them is gone."""
-        return len(here) + len(self.bad) == len(self.files) and all(there == one for there, one in here.items())
+        return len(here) + len(self.bad) == len(self.files) and all(there == number for there, number in here.items())
 
     @property
     def is_whole(self) -> bool:
@@ -67,10 +67,10 @@ class Entry:
 def code_key() -> str:
     """Another version of what reads and answers makes other tables, also one of a working tree."""
     package = Path(rankscope.__file__).parent
-    found = [*sorted(package.glob("*.py")), *sorted((package / "native").glob("*.so"))]
-    found += [path for name in CODE for path in sorted((package / name).rglob("*.py"))]
-    told = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in found]
-    return hashlib.blake2b(repr((FORMAT, rankscope.__version__, told)).encode(), digest_size=8).hexdigest()
+    files = [*sorted(package.glob("*.py")), *sorted((package / "native").glob("*.so"))]
+    files += [path for name in CODE for path in sorted((package / name).rglob("*.py"))]
+    stamps = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    return hashlib.blake2b(repr((FORMAT, rankscope.__version__, stamps)).encode(), digest_size=8).hexdigest()
 
 
 class Kept:
@@ -92,34 +92,34 @@ class Kept:
         stays = len(summary.stamps) >= ALIVE * len(batch)
         folder = self.folder if self.folder is not None and stays else self.passing
         files = {process: below(self.run, path) for process, path in batch}
-        told = repr((code_key(), events, files, sorted(summary.stamps.items()), os.getpid()))
-        name = hashlib.blake2b(told.encode(), digest_size=8).hexdigest()
+        identity = repr((code_key(), events, files, sorted(summary.stamps.items()), os.getpid()))
+        name = hashlib.blake2b(identity.encode(), digest_size=8).hexdigest()
         sizes = {table: len(data) for table, data in summary.tables.items()}
-        made = Entry(folder, name, events, files, summary.stamps, summary.bad, sizes, summary.rows)
+        entry = Entry(folder, name, events, files, summary.stamps, summary.bad, sizes, summary.rows)
         try:
             for table, data in summary.tables.items():
-                write_whole(made.path(table), [data])
+                write_whole(entry.path(table), [data])
         except OSError:  # no room, no right: without keeping anything
             if folder != self.folder:
                 raise
             self.folder = None
             return self.add(batch, summary, events)
-        return made
+        return entry
 
     def finish(self, entries: Iterable[Entry]) -> None:
         """Let the index name these, and take away what it no longer names."""
         if self.folder is None:
             return
         staying = [entry for entry in entries if entry.folder == self.folder]
-        batches = {one.name: _told(one) for one in staying}
+        batches = {entry.name: _told(entry) for entry in staying}
         if batches == {
             entry.name: _told(entry) for entry in self.entries
         }:  # also of the same sizes: one was made again
             return
-        told = {"format": FORMAT, "code": code_key(), "batches": list(batches.values())}
+        index = {"format": FORMAT, "code": code_key(), "batches": list(batches.values())}
         with suppress(OSError):
-            write_whole(self.folder / INDEX, [json.dumps(told).encode()])
-            _sweep(self.folder, {one.name for one in staying})
+            write_whole(self.folder / INDEX, [json.dumps(index).encode()])
+            _sweep(self.folder, {entry.name for entry in staying})
 
 
 def _writable(folder: Path) -> Path | None:
@@ -144,29 +144,29 @@ def _told(entry: Entry) -> dict[str, Any]:
 def _read_index(folder: Path) -> list[Entry]:
     """The batches of which everything is there; none where the index cannot be believed."""
     try:
-        told = json.loads((folder / INDEX).read_bytes())
-        if told["format"] != FORMAT or told["code"] != code_key():
+        index = json.loads((folder / INDEX).read_bytes())
+        if index["format"] != FORMAT or index["code"] != code_key():
             return []
-        entries = [_entry(folder, one) for one in told["batches"]]
+        entries = [_entry(folder, stored_entry) for stored_entry in index["batches"]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []
     return [entry for entry in entries if entry.is_whole]
 
 
-def _entry(folder: Path, told: Mapping[str, Any]) -> Entry:
-    files: Sequence[tuple[int, str, Any]] = told["files"]
-    name = str(told["name"])
+def _entry(folder: Path, stored: Mapping[str, Any]) -> Entry:
+    files: Sequence[tuple[int, str, Any]] = stored["files"]
+    name = str(stored["name"])
     if not name.isalnum():
         raise ValueError(name)  # would lead elsewhere
     return Entry(
         folder,
         name,
-        bool(told["events"]),
+        bool(stored["events"]),
         {int(process): str(path) for process, path, _ in files},
         {int(process): (int(at[0]), int(at[1]), int(at[2])) for process, _, at in files if at is not None},
         {},  # bad files are read again
-        {str(table): int(size) for table, size in told["sizes"].items()},
-        {str(table): int(rows) for table, rows in told["rows"].items()},
+        {str(table): int(size) for table, size in stored["sizes"].items()},
+        {str(table): int(rows) for table, rows in stored["rows"].items()},
     )
 
 
@@ -192,8 +192,8 @@ def fingerprint(run: Path, stamps: Mapping[str, Stamp]) -> str:
         *sorted(run.glob(f"loaded/[!.]*/{ABOUT}")),
         *sorted(run.glob("unrecorded/*")),
     ]
-    told = [(below(run, path), stamp_of(path)) for path in beside if path.exists()]
-    digest = hashlib.blake2b(repr((code_key(), told)).encode(), digest_size=12)
+    states = [(below(run, path), stamp_of(path)) for path in beside if path.exists()]
+    digest = hashlib.blake2b(repr((code_key(), states)).encode(), digest_size=12)
     for path in sorted(stamps):
         digest.update(f"{path}\0{stamps[path]}\0".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
@@ -214,8 +214,8 @@ class Answers:
         if self._folder is None or not self.key:
             return None
         try:
-            told = json.loads(self._path(self.key, question).read_bytes())
-            return told["answer"] if told["question"] == json.loads(json.dumps(question)) else None
+            stored = json.loads(self._path(self.key, question).read_bytes())
+            return stored["answer"] if stored["question"] == json.loads(json.dumps(question)) else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
@@ -242,8 +242,8 @@ class Answers:
         for other in self._folder.iterdir():
             if other.name != key:
                 shutil.rmtree(other, ignore_errors=True)
-        kept = list((self._folder / key).iterdir())
-        for path in kept if len(kept) >= MOST_FILES else ():
+        answers = list((self._folder / key).iterdir())
+        for path in answers if len(answers) >= MOST_FILES else ():
             path.unlink()
 
 

@@ -192,10 +192,10 @@ def reading_tables(process: int, reading: Reading, events: bool, empty: bool = T
 
 
 def _either(table: str, process: int, records: Sequence[Any], columns: Mapping[str, Any]) -> pa.Table:
-    made = [columns_table(table, process, columns)] if columns else []
-    if records or not made:
-        made.append(records_table(table, [process] * len(records), records))
-    return made[0] if len(made) == 1 else joined(made)
+    tables = [columns_table(table, process, columns)] if columns else []
+    if records or not tables:
+        tables.append(records_table(table, [process] * len(records), records))
+    return tables[0] if len(tables) == 1 else joined(tables)
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:
@@ -207,9 +207,9 @@ def plain_numbers(table: pa.Table) -> pa.Table:
     """The table with sums, which SQL makes of 128 bits, as numbers that every other tool knows."""
     for at, field in enumerate(table.schema):
         if pa.types.is_decimal(field.type):
-            whole = field.type.scale == 0
+            is_whole = field.type.scale == 0
             try:
-                values = table.column(at).cast(pa.int64() if whole else pa.float64())
+                values = table.column(at).cast(pa.int64() if is_whole else pa.float64())
             except pa.ArrowInvalid:  # more than 64 bits
                 values = table.column(at).cast(pa.float64())
             table = table.set_column(at, field.name, values)

@@ -44,7 +44,7 @@ class Traces:
         self._place = new_folder()
         folder = Path(self._place.name)
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            results = pool.map(lambda one: self._written(folder, *one), self.files.items())
+            results = pool.map(lambda batch: self._written(folder, *batch), self.files.items())
             for done, text in enumerate(results, 1):
                 bad += [text] if text else []
                 progress(done, len(self.files))
@@ -82,8 +82,8 @@ def traces_of(
     """The traces among the rank files of a run, whose readings have told of them; None where there are none."""
     if read is None:
         return None
-    told = [table.filter(pc.starts_with(table["series"], "trace "))["process"] for table in figures]
-    processes = sorted({one for column in told for one in pc.unique(column).to_pylist()})
+    columns = [table.filter(pc.starts_with(table["series"], "trace "))["process"] for table in figures]
+    processes = sorted({process for column in columns for process in pc.unique(column).to_pylist()})
     return Traces(read, {process: files[process] for process in processes}, nodes) if processes else None
 
 
@@ -114,17 +114,17 @@ def derived(tasks: Sequence[Task], bad: list[str], in_order: InOrder = in_thread
 
     Who does the work matters to nobody: tasks can be sent to other processes and machines that see the files.
     """
-    made: Made = {name: [] for name in TRACE_TABLES}
-    for found in in_order(told, tasks):
-        if isinstance(found, BadFile):
-            bad.append(str(found))
+    results: Made = {name: [] for name in TRACE_TABLES}
+    for result in in_order(outcome_of, tasks):
+        if isinstance(result, BadFile):
+            bad.append(str(result))
             continue
-        for name, tables in found.items():
-            made[name] += tables
-    return {name: pa.concat_tables([derived_schema(name).empty_table(), *tables]) for name, tables in made.items()}
+        for name, tables in result.items():
+            results[name] += tables
+    return {name: pa.concat_tables([derived_schema(name).empty_table(), *tables]) for name, tables in results.items()}
 
 
-def told(task: Task) -> Told:
+def outcome_of(task: Task) -> Told:
     """The result of one task, or why there is none."""
     try:
         return task()
@@ -142,14 +142,14 @@ def derived_schema(table: str) -> pa.Schema:
 
 def of_blocks(summarise: Summarise, process: int, blocks: Iterable[Columns]) -> Made:
     """What the function makes of the events of one process."""
-    made: Made = {}
+    tables: Made = {}
     for name, columns in summarise(blocks).items():
         schema = derived_schema(name)
         rows = len(next(iter(columns.values())))
         given = {"process": [process] * rows, **columns}
         arrays = [pa.array(given[field.name], field.type) for field in schema]
-        made[name] = [pa.Table.from_arrays(arrays, schema=schema)] if rows else []
-    return made
+        tables[name] = [pa.Table.from_arrays(arrays, schema=schema)] if rows else []
+    return tables
 
 
 def trace_tasks(
@@ -168,24 +168,24 @@ def loaded_tasks(summarise: Summarise, places: Iterable[tuple[str, int, int]]) -
     of_folder: dict[str, dict[int, int]] = {}
     for folder, there, here in places:
         of_folder.setdefault(folder, {})[there] = here
-    found = [(Path(folder) / "events.parquet", here) for folder, here in of_folder.items()]
-    return [partial(_of_parquet, summarise, path, here) for path, here in found if path.exists()]
+    files = [(Path(folder) / "events.parquet", here) for folder, here in of_folder.items()]
+    return [partial(_of_parquet, summarise, path, here) for path, here in files if path.exists()]
 
 
 def _of_parquet(summarise: Summarise, path: Path, here: Mapping[int, int]) -> Made:
     """A file has the processes one after the other, or all of one: one is looked at at a time."""
-    made: Made = {}
+    results: Made = {}
     with pq.ParquetFile(path) as file:
         for there in _processes(file, here):
             for name, tables in of_blocks(summarise, here[there], _blocks(file, there, len(here))).items():
-                made.setdefault(name, []).extend(tables)
-    return made
+                results.setdefault(name, []).extend(tables)
+    return results
 
 
 def _processes(file: Any, here: Mapping[int, int]) -> list[int]:
     if len(here) == 1:
         return list(here)
-    return [one for one in pc.unique(file.read(["process"])["process"]).to_pylist() if one in here]
+    return [process for process in pc.unique(file.read(["process"])["process"]).to_pylist() if process in here]
 
 
 def _blocks(file: Any, process: int, processes: int) -> Iterator[Columns]:

@@ -78,8 +78,8 @@ class Pool:
         done, tries = 0, 0
         while done < len(things):
             try:
-                for made in self._in_order(work, things[done:]):
-                    yield made
+                for result in self._in_order(work, things[done:]):
+                    yield result
                     done += 1
             except BrokenProcessPool:
                 tries += 1
@@ -145,22 +145,24 @@ class Cluster:
 
     def workers(self) -> dict[str, list[str]]:
         """The addresses of the workers on each host, as it calls itself: by which it named the folder of its ranks."""
-        found: dict[str, list[str]] = {}
+        by_host: dict[str, list[str]] = {}
         for address, host in self.client.run(socket.gethostname, on_error="ignore").items():
-            found.setdefault(host, []).append(address)
-        return found
+            by_host.setdefault(host, []).append(address)
+        return by_host
 
     def on_each_host(self, work: Callable[[], Made]) -> dict[str, Made]:
         """What one worker of each host says; nothing of one that is lost meanwhile."""
         from distributed.comm import CommClosedError
 
         first = {addresses[0]: host for host, addresses in self.workers().items()}
-        told = self.client.run(work, workers=list(first), on_error="return") if first else {}
-        made = {first[address]: one for address, one in told.items() if not isinstance(one, CommClosedError)}
-        for host, one in made.items():
-            if isinstance(one, BaseException):
-                raise Killed(f"the Dask worker on {host} cannot answer ({one}): does it have the same rankscope?")
-        return made
+        answers = self.client.run(work, workers=list(first), on_error="return") if first else {}
+        results = {
+            first[address]: answer for address, answer in answers.items() if not isinstance(answer, CommClosedError)
+        }
+        for host, result in results.items():
+            if isinstance(result, BaseException):
+                raise Killed(f"the Dask worker on {host} cannot answer ({result}): does it have the same rankscope?")
+        return results
 
     def map(
         self, work: Callable[[Thing], Made], things: Sequence[Thing], at: Sequence[At] = ()
@@ -180,9 +182,9 @@ class Cluster:
         for number in range(len(slabs)):
             begun = ahead
             ahead = begin(slabs[number + 1]) if number + 1 < len(slabs) else []
-            for one in begun:
-                yield self._waited_for(one) if one.at.only else self._result(one.future)
-                one.release()
+            for job in begun:
+                yield self._waited_for(job) if job.at.only else self._result(job.future)
+                job.release()
 
     def _begun(
         self, work: Callable[[bytes], Any], workers: Mapping[str, list[str]], slab: Sequence[tuple[bytes, At]]
@@ -191,13 +193,13 @@ class Cluster:
         of_place: dict[At, list[int]] = {}
         for number, (_, place) in enumerate(slab):
             of_place.setdefault(place if place.only or place.host in workers else ANYWHERE, []).append(number)
-        made: dict[int, Begun] = {}
+        begun: dict[int, Begun] = {}
         for place, numbers in of_place.items():
             packed, there = [slab[number][0] for number in numbers], workers.get(place.host, [])
             futures = self._submitted(work, packed, place, there)
-            for number, one, future in zip(numbers, packed, futures, strict=True):
-                made[number] = Begun(work, one, place, future, frozenset(there))
-        return [made[number] for number in range(len(slab))]
+            for number, packed_job, future in zip(numbers, packed, futures, strict=True):
+                begun[number] = Begun(work, packed_job, place, future, frozenset(there))
+        return [begun[number] for number in range(len(slab))]
 
     def _submitted(self, work: Callable[[bytes], Any], packed: list[bytes], place: At, there: list[str]) -> list[Any]:
         """Futures; none of things for a place where there is nobody."""
@@ -206,27 +208,27 @@ class Cluster:
         chosen = {"workers": there, "allow_other_workers": not place.only} if there else {}
         return list(self.client.map(work, packed, pure=False, **chosen))
 
-    def _waited_for(self, one: Begun) -> Any:
+    def _waited_for(self, job: Begun) -> Any:
         """The result of what only one host can do; a worker that is begun again there has another address."""
         tries, gone_s = 0, time.monotonic()
-        while not one.is_done(POLL_S):
-            if one.workers & set(self.client.nthreads()):
+        while not job.is_done(POLL_S):
+            if job.workers & set(self.client.nthreads()):
                 gone_s = time.monotonic()
                 continue
-            there = self.workers().get(one.at.host, [])
+            there = self.workers().get(job.at.host, [])
             if there and tries < TRIES:
-                one.release()
-                [one.future], one.workers = self._submitted(one.work, [one.packed], one.at, there), frozenset(there)
+                job.release()
+                [job.future], job.workers = self._submitted(job.work, [job.packed], job.at, there), frozenset(there)
                 tries += 1
             elif there:
-                return Lost(f"workers of Dask on {one.at.host}, which alone has this file, were killed again and again")
-            elif one.at.host in self._lost or time.monotonic() - gone_s > LOST_S:
-                self._lost.add(one.at.host)
-                return Lost(f"no worker of Dask is on {one.at.host} any more, which alone has this file")
+                return Lost(f"workers of Dask on {job.at.host}, which alone has this file, were killed again and again")
+            elif job.at.host in self._lost or time.monotonic() - gone_s > LOST_S:
+                self._lost.add(job.at.host)
+                return Lost(f"no worker of Dask is on {job.at.host} any more, which alone has this file")
         try:
-            return self._result(one.future)
+            return self._result(job.future)
         except Killed as problem:
-            return Lost(f"{problem} on {one.at.host}, which alone has this file")
+            return Lost(f"{problem} on {job.at.host}, which alone has this file")
 
     def _result(self, future: Any) -> Any:
         try:

@@ -95,14 +95,14 @@ def run_folders(folder: Path) -> list[Path]:
             paths = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
     except OSError:
         return []
-    return sorted((one for one in paths if is_run(one)), key=lambda one: (-moment_of(one), one.name))
+    return sorted((path for path in paths if is_run(path)), key=lambda path: (-moment_of(path), path.name))
 
 
 def moment_of(run: Path) -> int:
     """When it was started or, of one that holds loaded files, made."""
     try:
-        told = json.loads((run / "run.json").read_bytes())
-        moments = [told.get(key) for key in ("started_ns", "made_ns")]
+        description = json.loads((run / "run.json").read_bytes())
+        moments = [description.get(key) for key in ("started_ns", "made_ns")]
         return next(moment for moment in moments if type(moment) is int)
     except (OSError, ValueError, AttributeError, StopIteration):
         return run.stat().st_mtime_ns
@@ -148,34 +148,34 @@ def read_job(folder: Path) -> tuple[Job, list[str]]:
     """What run.json says, and what is wrong with it: a run without one can still be read."""
     path = folder / "run.json"
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        description = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return Job(), [f"{path} is missing: what was started and how many ranks were expected is not known"]
     except (OSError, ValueError) as problem:
         return Job(), [f"{path} cannot be read: {problem}"]
-    if not isinstance(told, dict):
+    if not isinstance(description, dict):
         return Job(), [f"{path} cannot be read: not an object"]
-    newer = [f"{path} has format {told.get('format')}, this rankscope knows {FORMAT}"]
-    return _job(told), newer if told.get("format") != FORMAT else []
+    newer = [f"{path} has format {description.get('format')}, this rankscope knows {FORMAT}"]
+    return _job(description), newer if description.get("format") != FORMAT else []
 
 
-def _job(told: dict[str, Any]) -> Job:
+def _job(description: dict[str, Any]) -> Job:
     """Only what has the right type: the file may have been edited."""
-    command = told.get("command")
+    command = description.get("command")
     words = [word for word in command if isinstance(word, str)] if isinstance(command, list) else []
     names = ("launcher", "host", "cwd", "rankscope_version", "library_path", "lineage", "commit")
-    texts = {key: told[key] for key in names if isinstance(told.get(key), str)}
-    numbers = {key: told[key] for key in ("expected_ranks", "started_ns") if type(told.get(key)) is int}
-    labels = told.get("labels")
+    texts = {key: description[key] for key in names if isinstance(description.get(key), str)}
+    numbers = {key: description[key] for key in ("expected_ranks", "started_ns") if type(description.get(key)) is int}
+    labels = description.get("labels")
     pairs = labels.items() if isinstance(labels, dict) else ()
-    options = told.get("options")
+    options = description.get("options")
     out = options.get("out") if isinstance(options, dict) else None
     if isinstance(out, str):
         texts["out"] = out
-    made = Job(words, **texts, **{key: value for key, value in numbers.items() if 0 <= value < 2**63})
-    made.labels = {name: value for name, value in pairs if isinstance(value, str)}
-    made.commit = made.labels.get("commit", made.commit)
-    return made
+    job = Job(words, **texts, **{key: value for key, value in numbers.items() if 0 <= value < 2**63})
+    job.labels = {name: value for name, value in pairs if isinstance(value, str)}
+    job.commit = job.labels.get("commit", job.commit)
+    return job
 
 
 def lineage_of(run: Path) -> list[Path]:
@@ -202,7 +202,7 @@ HEADING = ("host", "group")
 
 def read_host_groups(path: Path) -> dict[str, str]:
     """The group of each host."""
-    found: dict[str, str] = {}
+    groups: dict[str, str] = {}
     try:
         with path.open(encoding="utf-8", newline="") as file:
             for number, row in enumerate(csv.reader(file), 1):
@@ -211,10 +211,10 @@ def read_host_groups(path: Path) -> dict[str, str]:
                     continue
                 if len(words) != len(HEADING) or not all(words):
                     raise NoRun(f"{path}:{number}: write a host and its group, with a comma between")
-                found[words[0]] = words[1]
+                groups[words[0]] = words[1]
     except (OSError, UnicodeError, csv.Error) as problem:
         raise NoRun(f"{path}: cannot be read: {getattr(problem, 'strerror', None) or problem}") from None
-    return found
+    return groups
 
 
 def host_groups(path: Path | None, run: Path) -> dict[str, str]:
@@ -225,5 +225,5 @@ def host_groups(path: Path | None, run: Path) -> dict[str, str]:
 
 def host_groups_table(path: Path | None, run: Path) -> pa.Table:
     """The same as a table."""
-    found = host_groups(path, run)
-    return pa.table({"host": pa.array(found, pa.string()), "group": pa.array(found.values(), pa.string())})
+    groups = host_groups(path, run)
+    return pa.table({"host": pa.array(groups, pa.string()), "group": pa.array(groups.values(), pa.string())})

@@ -69,9 +69,9 @@ class Members:
 
     def begin(self, processes: Iterable[int], facts: Iterable[RankFacts], layers: frozenset[str]) -> None:
         """The recorded processes, whose roles are known."""
-        for process, one in zip(processes, facts, strict=True):
-            self._add(RunMember(process, one, layers))
-            self._sizes |= {one.world_size} if one.world_size and one.role == Role.RANK else set()
+        for process, rank_facts in zip(processes, facts, strict=True):
+            self._add(RunMember(process, rank_facts, layers))
+            self._sizes |= {rank_facts.world_size} if rank_facts.world_size and rank_facts.role == Role.RANK else set()
 
     def place(self, facts: RankFacts, layers: frozenset[str]) -> int:
         """The process that a loaded one is, a new one if there was none."""
@@ -92,20 +92,20 @@ class Members:
 
     def settle(self) -> None:
         """Decide what has to wait until all are known."""
-        for told in self._second_hand:
-            own = self._own(told.facts.rank or 0)
-            if not self._fits(told.facts) or (own and not _sizes_agree(own[0].facts, told.facts)):
-                told.facts.role = Role.OTHER
-            elif own:
-                told.facts.role = Role.SUMMARY
-                own[0].facts = completed(own[0].facts, replace(told.facts, **ONLY_TOLD))
+        for summary in self._second_hand:
+            owners = self._own(summary.facts.rank or 0)
+            if not self._fits(summary.facts) or (owners and not _sizes_agree(owners[0].facts, summary.facts)):
+                summary.facts.role = Role.OTHER
+            elif owners:
+                summary.facts.role = Role.SUMMARY
+                owners[0].facts = completed(owners[0].facts, replace(summary.facts, **ONLY_TOLD))
             else:
-                self._of_rank[told.facts.rank or 0] = [told]
+                self._of_rank[summary.facts.rank or 0] = [summary]
         self._number_unknown()
 
     def _number_unknown(self) -> None:
         """Processes of which no file says the rank: numbered as read where no rank is known, else left aside."""
-        unknown = [one.facts for one in self.all if one.facts.role == Role.RANK and one.facts.rank is None]
+        unknown = [member.facts for member in self.all if member.facts.role == Role.RANK and member.facts.rank is None]
         for number, facts in enumerate(unknown):
             if self._of_rank:
                 facts.role = Role.HELPER
@@ -182,8 +182,8 @@ class LoadedFile:
         self._waiting_rows: dict[str, int] = {}
         self._writers: dict[str, pq.ParquetWriter] = {}
         (run / "loaded").mkdir(exist_ok=True)
-        self.made = Path(tempfile.mkdtemp(prefix=".making-", dir=run / "loaded"))
-        self.made.chmod(0o777 & ~_umask())  # others may read the run as they may its other folders
+        self.draft = Path(tempfile.mkdtemp(prefix=".making-", dir=run / "loaded"))
+        self.draft.chmod(0o777 & ~_umask())  # others may read the run as they may its other folders
 
     def add(self, reading: Reading) -> None:
         """One more reading; a number that fits no table is an error of the file."""
@@ -226,7 +226,7 @@ class LoadedFile:
         table = joined(self._waiting.pop(name))
         self._waiting_rows[name] = 0
         if name not in self._writers:
-            self._writers[name] = pq.ParquetWriter(self.made / f"{name}.parquet", schema_of(name), compression="zstd")
+            self._writers[name] = pq.ParquetWriter(self.draft / f"{name}.parquet", schema_of(name), compression="zstd")
         self._writers[name].write_table(table)
 
     def settle(self) -> list[RankFacts]:
@@ -241,17 +241,17 @@ class LoadedFile:
         for name in list(self._waiting):
             self._flush(name)
         self._close()
-        pq.write_table(self._ranks(), self.made / "ranks.parquet", compression="zstd")
-        told = {"format": FORMAT, "source": self.source, **about, "rows": self.rows}
-        (self.made / ABOUT).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-        _put(self.made, self.made.with_name(key))
+        pq.write_table(self._ranks(), self.draft / "ranks.parquet", compression="zstd")
+        description = {"format": FORMAT, "source": self.source, **about, "rows": self.rows}
+        (self.draft / ABOUT).write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
+        _put(self.draft, self.draft.with_name(key))
 
     def _ranks(self) -> pa.Table:
         try:
             table = records_table("ranks", list(range(len(self.processes))), self.processes)
         except UNFIT as problem:
             raise self._unfit(problem) from None
-        layers = [sorted(str(layer) for layer in found) for found in self._layers]
+        layers = [sorted(str(layer) for layer in layer_set) for layer_set in self._layers]
         return table.append_column("layers", pa.array(layers, pa.list_(pa.string())))
 
     def _close(self) -> None:
@@ -262,7 +262,7 @@ class LoadedFile:
     def abandon(self) -> None:
         """Leave no trace."""
         self._close()
-        shutil.rmtree(self.made, ignore_errors=True)
+        shutil.rmtree(self.draft, ignore_errors=True)
 
 
 def _umask() -> int:
@@ -271,26 +271,28 @@ def _umask() -> int:
     return mask
 
 
-def _put(made: Path, final: Path) -> None:
+def _put(draft: Path, final: Path) -> None:
     old = final.with_name(f".old-{final.name}-{os.getpid()}")
     if final.exists():
         final.rename(old)
-    made.rename(final)
+    draft.rename(final)
     shutil.rmtree(old, ignore_errors=True)
 
 
 def loaded_folders(run: Path) -> list[tuple[Path, dict[str, Any]]]:
     """What is loaded in a run, each with its description, in the order of loading."""
-    found = [(path.parent, _about(path)) for path in run.glob(f"loaded/[!.]*/{ABOUT}")]
-    return sorted(found, key=lambda one: (_number(one[1], "loaded_ns"), _number(one[1], "place"), one[0].name))
+    folders = [(path.parent, _about(path)) for path in run.glob(f"loaded/[!.]*/{ABOUT}")]
+    return sorted(
+        folders, key=lambda folder: (_number(folder[1], "loaded_ns"), _number(folder[1], "place"), folder[0].name)
+    )
 
 
 def _about(path: Path) -> dict[str, Any]:
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        description = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        told = None
-    return told if isinstance(told, dict) else {}
+        description = None
+    return description if isinstance(description, dict) else {}
 
 
 def _number(about: Mapping[str, Any], name: str) -> int:

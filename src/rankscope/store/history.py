@@ -48,7 +48,7 @@ def schema() -> pa.Schema:
 
 
 def table_of(summaries: Sequence[RunSummary]) -> pa.Table:
-    return pa.table({name: [getattr(one, name) for one in summaries] for name in schema().names}, schema())
+    return pa.table({name: [getattr(summary, name) for summary in summaries] for name in schema().names}, schema())
 
 
 @dataclass(slots=True)

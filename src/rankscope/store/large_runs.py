@@ -47,19 +47,19 @@ Here = dict[int, int]  # process in a kept batch: process in the run
 class Many:
     """The tables of a large run: batches of Parquet files, and how their processes are numbered in the run."""
 
-    kept: Kept
+    cache: Kept
     batches: list[tuple[Entry, Here]] = field(default_factory=list)
     on_disk: set[str] = field(default_factory=set)  # tables that are not in memory
 
     @property
     def stamps(self) -> dict[str, Stamp] | None:
         """Of all files as they were read, by their path below the run; None if one of them may still change."""
-        found: dict[str, Stamp] = {}
+        stamps_of: dict[str, Stamp] = {}
         for entry, here in self.batches:
             if entry.bad or any(there not in entry.stamps for there in here):
                 return None
-            found |= {entry.files[there]: entry.stamps[there] for there in here}
-        return found
+            stamps_of |= {entry.files[there]: entry.stamps[there] for there in here}
+        return stamps_of
 
     def parts(self, table: str) -> list[tuple[Path, Here | None, Set[int]]]:
         """The files of one table; numbers of its processes there and here where these are others; and all here."""
@@ -81,15 +81,15 @@ def load_many(
     nodes: Nodes = NO_NODES,
 ) -> tuple[Recorded, Many]:
     """The tables of all files, most of them in memory; a bad file is told and the others are still read."""
-    kept = Kept(run, keep)
+    cache = Kept(run, keep)
     work = partial(summarise, read=read, events=events)
     try:
-        return _load(run, files, work, events, progress, executor, kept, nodes)
+        return _load(run, files, work, events, progress, executor, cache, nodes)
     except DAMAGED:  # found only when it was looked into
-        if not kept.entries:
+        if not cache.entries:
             raise
-        kept.entries = []
-        return _load(run, files, work, events, progress, executor, kept, nodes)
+        cache.entries = []
+        return _load(run, files, work, events, progress, executor, cache, nodes)
     except Killed as problem:
         raise NoRun(f"{run}: {problem}") from None
 
@@ -101,24 +101,24 @@ def _load(
     events: bool,
     progress: Progress,
     executor: Executor,
-    kept: Kept,
+    cache: Kept,
     nodes: Nodes,
 ) -> tuple[Recorded, Many]:
-    made, left = _as_they_were(run, files, kept, events)
+    entries, left = _as_they_were(run, files, cache, events)
     bad: dict[int, str] = {}
     done = len(files) - len(left)
     for batch, summary in _summaries(run, left, work, executor, nodes):
-        made.append(
-            (kept.add(batch, summary, events), {there: there for there, _ in batch if there not in summary.bad})
+        entries.append(
+            (cache.add(batch, summary, events), {there: there for there, _ in batch if there not in summary.bad})
         )
         bad |= summary.bad
         done += len(batch)
         progress(done, len(files))
-    made.sort(key=lambda one: min(one[1].values(), default=0))
-    kept.finish(entry for entry, _ in made)
-    many = Many(kept, made, _too_long(made) | ({"events"} if events else set()))
+    entries.sort(key=lambda entry: min(entry[1].values(), default=0))
+    cache.finish(entry for entry, _ in entries)
+    many = Many(cache, entries, _too_long(entries) | ({"events"} if events else set()))
     loaded = Recorded(bad=[bad[process] for process in sorted(bad)])
-    for entry, here in made:
+    for entry, here in entries:
         _add(loaded, entry, here, many.on_disk | {"events"})
     _in_order(loaded)
     return loaded, many
@@ -129,8 +129,8 @@ def _summaries(
 ) -> Iterator[tuple[Batch, Summary]]:
     """Each batch with its summary; what is on nodes may change, and is not to be kept."""
     placed = batches_of(files, nodes, executor.hosts if files else frozenset())
-    told = executor.map(work, [batch for batch, _ in placed], [at for _, at in placed])
-    for (batch, at), summary in zip(placed, told, strict=True):
+    summaries = executor.map(work, [batch for batch, _ in placed], [at for _, at in placed])
+    for (batch, at), summary in zip(placed, summaries, strict=True):
         if isinstance(summary, Lost):
             yield batch, Summary(bad={process: f"{path}: {summary}" for process, path in batch})
             continue
@@ -138,7 +138,7 @@ def _summaries(
         if at.only:
             summary.stamps.clear()
             summary.bad = {process: text for process, text in summary.bad.items() if process not in home}
-        rest = [one for one in batch if one[0] not in home]
+        rest = [item for item in batch if item[0] not in home]
         yield from [(rest, summary)] if rest else ()
         yield from [(list(home.items()), work(list(home.items())))] if home else ()
 
@@ -150,13 +150,13 @@ def _come_home(run: Path, batch: Batch, summary: Summary, nodes: Nodes) -> Batch
 
 
 def _as_they_were(
-    run: Path, files: Sequence[Path], kept: Kept, events: bool
+    run: Path, files: Sequence[Path], cache: Kept, events: bool
 ) -> tuple[list[tuple[Entry, Here]], list[tuple[int, Path]]]:
     """The kept batches that can be used, and the files that are in none of them."""
     numbers = {below(run, path): process for process, path in enumerate(files)}
     used: list[tuple[Entry, Here]] = []
     covered: set[int] = set()
-    for entry in kept.entries:
+    for entry in cache.entries:
         if events and not entry.events:
             continue
         here = {
@@ -219,8 +219,8 @@ def renumbered(table: pa.Table, here: Mapping[int, int] | None) -> pa.Table:
     there = table.column("process").to_numpy()
     numbers = np.full(max(int(there.max(initial=0)), *here, 0) + 1, -1, np.int32)
     numbers[list(here)] = list(here.values())
-    kept = numbers[there] >= 0
-    return table.set_column(0, "process", pa.array(numbers[there])).filter(pa.array(kept))
+    is_here = numbers[there] >= 0
+    return table.set_column(0, "process", pa.array(numbers[there])).filter(pa.array(is_here))
 
 
 def _facts(table: pa.Table) -> list[RankFacts]:
@@ -237,9 +237,9 @@ def _in_order(loaded: Recorded) -> None:
     loaded.processes = [loaded.processes[at] for at in order]
     loaded.facts = [loaded.facts[at] for at in order]
     for name, parts in loaded.tables.items():
-        whole: Any = pa.concat_tables(parts).unify_dictionaries()
-        at = np.argsort(whole.column("process").to_numpy(), kind="stable")
-        loaded.tables[name] = [whole.take(pa.array(at))]
+        table_joined: Any = pa.concat_tables(parts).unify_dictionaries()
+        at = np.argsort(table_joined.column("process").to_numpy(), kind="stable")
+        loaded.tables[name] = [table_joined.take(pa.array(at))]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -252,21 +252,21 @@ UNKNOWN = {"sequence": 0, "end_ns": -1, "bytes": 0, "root": -1}
 
 def add_many(database: Any, recorded: dict[str, pa.Table], many: Many) -> list[str]:
     """Make a view `recorded_NAME` of each table that is not in memory; gives their names."""
-    database.execute(f"SET memory_limit = '{MEMORY}'; SET temp_directory = '{_quoted(many.kept.passing)}'")
-    made = []
+    database.execute(f"SET memory_limit = '{MEMORY}'; SET temp_directory = '{_quoted(many.cache.passing)}'")
+    names = []
     for name in sorted(many.on_disk):
         parts = [(path, here) for path, here, _ in many.parts(name)]
         if not parts:
             continue
-        places = [(str(path), there, one) for path, here in parts if here for there, one in here.items()]
+        places = [(str(path), there, number) for path, here in parts if here for there, number in here.items()]
         columns = list(zip(*places, strict=True)) or [(), (), ()]
         kinds = (pa.string(), pa.int32(), pa.int32())
         arrays = [pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)]
         database.register(f"places_of_{name}", pa.Table.from_arrays(arrays, ["file", "there", "here"]))
         database.execute(f"CREATE TEMP VIEW recorded_{name} AS {_sql(name, parts)}")
         recorded.pop(name, None)
-        made.append(name)
-    return made
+        names.append(name)
+    return names
 
 
 def _sql(name: str, parts: list[tuple[Path, Here | None]]) -> str:
@@ -305,10 +305,10 @@ class LogPart:
     here: Here | None
     processes: Set[int]
 
-    def __call__(self, whole: bool) -> Mapping[str, Any]:
+    def __call__(self, with_times: bool) -> Mapping[str, Any]:
         """The records as arrays; `whole`: not only which collectives they are of."""
-        table = self._read([*LOGGED, *(TIMED if whole else ())])
-        if not whole:
+        table = self._read([*LOGGED, *(TIMED if with_times else ())])
+        if not with_times:
             return columns_of(table)
         called = pc.is_valid(table.column("call_ns"))
         columns = columns_of(table.drop_columns(["call_ns"]))

@@ -110,15 +110,15 @@ def with_elsewhere(run: Path, files: Sequence[Path], nodes: Sequence[Elsewhere])
 
 def tell_nodes(loaded: Recorded, files: list[Path], nodes: Nodes) -> None:
     """Note which files were read on their nodes; some had come into the run before it was their turn."""
-    told: dict[int, Note] = {}
+    notes: dict[int, Note] = {}
     for process, facts in zip(loaded.processes, loaded.facts, strict=True):
-        one = nodes.get(files[process])
-        if one is not None and facts.source == str(one.path):
-            what = "newer than the copy in the run" if one.copied else "not in the run"
-            told[process] = Note(f"read on its node, {what}", Severity.NOTE, facts.source)
-        elif one is not None:
+        node = nodes.get(files[process])
+        if node is not None and facts.source == str(node.path):
+            what = "newer than the copy in the run" if node.copied else "not in the run"
+            notes[process] = Note(f"read on its node, {what}", Severity.NOTE, facts.source)
+        elif node is not None:
             files[process] = Path(facts.source)
-    loaded.tables.setdefault("notes", []).append(records_table("notes", list(told), list(told.values())))
+    loaded.tables.setdefault("notes", []).append(records_table("notes", list(notes), list(notes.values())))
 
 
 def place_of(path: Path, nodes: Nodes) -> At:
@@ -135,9 +135,9 @@ def batches_of(files: Sequence[tuple[int, Path]], nodes: Nodes, hosts: frozenset
         of_place.setdefault(chosen, []).append((process, path, _size(path, nodes)))
     for at in [at for at, of_host in of_place.items() if at != ANYWHERE and not at.only and _is_small(of_host)]:
         of_place.setdefault(ANYWHERE, []).extend(of_place.pop(at))
-    of_place.setdefault(ANYWHERE, []).sort(key=lambda one: one[0])
+    of_place.setdefault(ANYWHERE, []).sort(key=lambda item: item[0])
     turns = [(turn, batch, at) for at, of_host in of_place.items() for turn, batch in enumerate(_cut(of_host))]
-    return [(batch, at) for _, batch, at in sorted(turns, key=lambda one: (one[0], one[1][0][0]))]
+    return [(batch, at) for _, batch, at in sorted(turns, key=lambda item: (item[0], item[1][0][0]))]
 
 
 def _is_small(files: Sequence[Sized]) -> bool:
@@ -190,8 +190,8 @@ class Summary:
 
 def stamp_of(path: Path) -> Stamp:
     """What changes with a file, as far as the file system tells."""
-    found = os.stat(path)
-    return found.st_size, found.st_mtime_ns, found.st_ino
+    status = os.stat(path)
+    return status.st_size, status.st_mtime_ns, status.st_ino
 
 
 def below(run: Path, path: Path) -> str:
@@ -208,7 +208,7 @@ def summarise(batch: Batch, read: Read, events: bool) -> Summary:
     for process, path in batch:
         try:
             reading, stamp = read_settled(path, read)
-            found = reading_tables(process, reading, events, empty=False)
+            tables_of = reading_tables(process, reading, events, empty=False)
         except BadFile as problem:
             summary.bad[process] = str(problem)
             continue
@@ -216,15 +216,15 @@ def summarise(batch: Batch, read: Read, events: bool) -> Summary:
             summary.bad[process] = f"{path}: cannot be read: {problem.strerror or problem}"
             continue
         facts[process] = reading.facts
-        for name, table in found.items():
+        for name, table in tables_of.items():
             tables.setdefault(name, []).append(table)
         if stamp is not None and _is_at_rest(path, stamp):
             summary.stamps[process] = stamp
     if facts:
         tables["ranks"] = [records_table("ranks", list(facts), list(facts.values()))]
     for name, parts in tables.items():
-        whole = pa.concat_tables(parts).unify_dictionaries()
-        summary.rows[name], summary.tables[name] = whole.num_rows, _parquet(name, whole)
+        merged = pa.concat_tables(parts).unify_dictionaries()
+        summary.rows[name], summary.tables[name] = merged.num_rows, _parquet(name, merged)
     return summary
 
 
@@ -266,13 +266,13 @@ def _is_at_rest(path: Path, before: Stamp) -> bool:
 
 def _parquet(name: str, table: pa.Table) -> bytes:
     """Events are many: their times as differences, which need no compression on top."""
-    made = io.BytesIO()
+    buffer = io.BytesIO()
     if name == "events":
         encodings = dict.fromkeys(TIMES, "DELTA_BINARY_PACKED")
         pq.write_table(
-            table, made, compression="none", use_dictionary=[*WORDS, "process", "bytes", "root", "thread"],
+            table, buffer, compression="none", use_dictionary=[*WORDS, "process", "bytes", "root", "thread"],
             column_encoding=encodings, write_page_checksum=True,
         )  # fmt: skip
     else:
-        pq.write_table(table, made, compression="zstd", write_page_checksum=True)
-    return made.getvalue()
+        pq.write_table(table, buffer, compression="zstd", write_page_checksum=True)
+    return buffer.getvalue()

@@ -73,12 +73,12 @@ def assign_roles(processes: Sequence[RankFacts]) -> None:
     if processes and all(facts.rank is None for facts in processes):
         _number(processes, family)
     first_job = min((facts.job for facts in processes), default="")
-    own = [facts for facts in processes if facts.job == first_job]
-    earlier = _earlier_attempts([facts for facts in own if facts.rank is not None], family)
+    own_job = [facts for facts in processes if facts.job == first_job]
+    earlier = _earlier_attempts([facts for facts in own_job if facts.rank is not None], family)
     attempts = {id(facts) for at in earlier for facts in _rank_processes(at, family).values()}
     past = {id(facts) for at in earlier for facts in at}
-    chosen = _rank_processes([facts for facts in own if id(facts) not in past], family)
-    ranks = [*chosen.values(), *(facts for facts in own if id(facts) in attempts)]
+    chosen = _rank_processes([facts for facts in own_job if id(facts) not in past], family)
+    ranks = [*chosen.values(), *(facts for facts in own_job if id(facts) in attempts)]
     launchers = {id(above) for facts in ranks for above in family.ancestors(facts) if above.rank is None}
     for facts in processes:
         if facts.rank is not None and chosen.get(facts.rank) is facts:
@@ -104,11 +104,11 @@ def _rank_processes(processes: Sequence[RankFacts], family: _Family) -> dict[int
     return chosen
 
 
-def _complete(facts: RankFacts, told: RankFacts) -> None:
+def _complete(facts: RankFacts, other: RankFacts) -> None:
     """What only another rank's file tells of a rank: mostly its host."""
     for name in ("host", "cpu", "switches"):
         if getattr(facts, name) in ("", None):
-            setattr(facts, name, getattr(told, name))
+            setattr(facts, name, getattr(other, name))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -150,8 +150,8 @@ def _program(facts: RankFacts) -> str:
 def _in_turn(processes: Sequence[RankFacts]) -> list[list[RankFacts]]:
     """Those that overlap in time together, in the order of their start; of turns that ended well the longest only."""
     turns: list[list[RankFacts]] = []
-    for facts in sorted(processes, key=lambda one: one.started_ns or 0):
-        if turns and any(not _over_before(one, facts) for one in turns[-1]):
+    for facts in sorted(processes, key=lambda facts_of: facts_of.started_ns or 0):
+        if turns and any(not _over_before(earlier, facts) for earlier in turns[-1]):
             turns[-1].append(facts)
         else:
             turns.append([facts])
@@ -160,8 +160,8 @@ def _in_turn(processes: Sequence[RankFacts]) -> list[list[RankFacts]]:
     return turns
 
 
-def _over_before(one: RankFacts, later: RankFacts) -> bool:
-    return one.ending != "running" and (one.ended_ns or 0) <= (later.started_ns or 0)
+def _over_before(earlier: RankFacts, later: RankFacts) -> bool:
+    return earlier.ending != "running" and (earlier.ended_ns or 0) <= (later.started_ns or 0)
 
 
 def _ended_badly(facts: RankFacts) -> bool:
@@ -180,8 +180,8 @@ def _is_stopped_by_ray(facts: RankFacts, family: _Family) -> bool:
 # Ranks that were started anew: by torchrun, which counts, or by whoever repeats what has failed.
 def _earlier_attempts(ranked: Sequence[RankFacts], family: _Family) -> list[list[RankFacts]]:
     """The processes of all attempts but the last, those of each together; sets `attempt` where there are several."""
-    told = {facts.attempt or 0 for facts in ranked}
-    if len(told) < 2 and len({facts.rank for facts in ranked}) == len(ranked):
+    numbers = {facts.attempt or 0 for facts in ranked}
+    if len(numbers) < 2 and len({facts.rank for facts in ranked}) == len(ranked):
         return []
     starts = family.topmost([facts for facts in ranked if not facts.second_hand and facts.ending != "replaced"])
     attempts = _attempts(starts)
@@ -192,7 +192,7 @@ def _earlier_attempts(ranked: Sequence[RankFacts], family: _Family) -> list[list
         return []
     number = {id(facts): at for at, those in enumerate(attempts, 1) for facts in those}
     for facts in ranked:
-        lineage = [number[id(one)] for one in (facts, *family.ancestors(facts)) if id(one) in number]
+        lineage = [number[id(process)] for process in (facts, *family.ancestors(facts)) if id(process) in number]
         facts.attempt = lineage[0] if lineage else len(attempts)
     return [[facts for facts in ranked if facts.attempt == at] for at in range(1, len(attempts))]
 
@@ -211,7 +211,7 @@ def _attempts(starts: Sequence[RankFacts]) -> list[list[RankFacts]]:
     """A new one begins where the launcher counts on, or where a rank comes again after one has failed."""
     attempts: list[list[RankFacts]] = []
     count = 0
-    for facts in sorted(starts, key=lambda one: (one.attempt or 0, one.started_ns or 0)):
+    for facts in sorted(starts, key=lambda rank_facts: (rank_facts.attempt or 0, rank_facts.started_ns or 0)):
         now = attempts[-1] if attempts else []
         counts_on = (facts.attempt or 0) > count and bool(now)
         if not attempts or counts_on or _comes_again(facts, now):
@@ -222,9 +222,9 @@ def _attempts(starts: Sequence[RankFacts]) -> list[list[RankFacts]]:
 
 
 def _comes_again(facts: RankFacts, attempt: Sequence[RankFacts]) -> bool:
-    before = [one for one in attempt if one.rank == facts.rank]
-    has_failed = any(_ended_badly(one) for one in attempt)
-    return bool(before) and has_failed and all(_over_before(one, facts) for one in before)
+    before = [other for other in attempt if other.rank == facts.rank]
+    has_failed = any(_ended_badly(other) for other in attempt)
+    return bool(before) and has_failed and all(_over_before(earlier, facts) for earlier in before)
 
 
 def _carry_over(attempts: list[list[RankFacts]]) -> None:
@@ -233,7 +233,7 @@ def _carry_over(attempts: list[list[RankFacts]]) -> None:
     began = min((facts.started_ns or 0 for facts in last), default=0)
     ranks = {facts.rank for facts in last}
     for at in attempts[:-1]:
-        for facts in [one for one in at if one.attempt is None and one.rank not in ranks]:
+        for facts in [other for other in at if other.attempt is None and other.rank not in ranks]:
             if facts.ending == "running" or (facts.ended_ns or 0) > began:
                 at.remove(facts)
                 last.append(facts)

@@ -98,9 +98,9 @@ def add_loaded(database: Any, recorded: dict[str, pa.Table], folders: Sequence[P
         files = [folder / f"{name}.parquet" for folder in folders if (folder / f"{name}.parquet").exists()]
         if name in recorded:  # what is not there stays on disk and is a view already: add_many
             database.register(f"recorded_{name}", recorded[name])
-        made = "VIEW" if name in KEPT_ON_DISK else "TABLE"
+        relation = "VIEW" if name in KEPT_ON_DISK else "TABLE"
         called = UNTRACED if name == "events" else name
-        database.execute(f"CREATE TEMP {made} {called} AS {_union_sql(name, files, mixed)}")
+        database.execute(f"CREATE TEMP {relation} {called} AS {_union_sql(name, files, mixed)}")
 
 
 def add_traces(database: Any, folder: Path) -> None:
@@ -118,9 +118,9 @@ def _union_sql(name: str, files: Sequence[Path], mixed: Sequence[Path]) -> str:
     wanted = ", ".join(f'"{column}"' for column in names_of(RECORDS[name]))
     # the recorded table comes first and has every column of today's model: an old file may lack some
     parts = [f'SELECT process, {wanted} FROM "recorded_{name}"']
-    whole = [path for path in files if path not in mixed]
-    if whole:
-        parts.append(_loaded_sql(name, whole))
+    unmixed = [path for path in files if path not in mixed]
+    if unmixed:
+        parts.append(_loaded_sql(name, unmixed))
     if mixed and name == "tallies":
         parts.append(_loaded_sql(name, mixed, f"WHERE NOT ({IN_RANGE})", "within,"))
     elif mixed and name == "range_tallies":
@@ -211,7 +211,7 @@ class RunTables:
         members.begin(recorded.processes, recorded.facts, RECORDED_LAYERS)
         self._places = place_processes(loaded, members)
         add_loaded(self._database, self._tables, loaded, self._places)
-        everyone = [one.process for one in members.all], [one.facts for one in members.all]
+        everyone = [member.process for member in members.all], [member.facts for member in members.all]
         self._tables["ranks"] = records_table("ranks", *everyone)
 
     def _prepare(self, sql: str) -> None:
@@ -230,10 +230,10 @@ class RunTables:
             at += [place_of(path, self._traces.nodes) for path in self._traces.files.values()]
         in_memory = memory_tasks(summarise, self._tables.get("events"))
         try:
-            made = derived(in_memory + tasks, self.bad_files, partial(self._in_order, len(in_memory), at))
+            tables = derived(in_memory + tasks, self.bad_files, partial(self._in_order, len(in_memory), at))
         except Killed as problem:
             raise NoRun(f"{self.folder}: {problem}") from None
-        for name, table in made.items():
+        for name, table in tables.items():
             self._database.register(name, table)
         self._derived = True
 
@@ -247,8 +247,8 @@ class RunTables:
         shared = tasks[here:] if self._executor is not None else []
         here_done = in_threads(work, tasks[:here] if self._executor is not None else tasks)
         there_done = self._executor.map(work, shared, at) if self._executor is not None else ()
-        for done, told in enumerate(chain(here_done, there_done), 1):
-            yield told
+        for done, result in enumerate(chain(here_done, there_done), 1):
+            yield result
             self._summing(done, len(tasks))
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -267,16 +267,16 @@ class RunTables:
             if self._many is None:  # else it has both already
                 quoted = folder.replace("'", "''")
                 self._database.execute(f"SET memory_limit = '{STREAM_MEMORY}'; SET temp_directory = '{quoted}'")
-            found = self._database.execute(sql)
-            while rows := found.fetchmany(STREAM_ROWS):
+            cursor = self._database.execute(sql)
+            while rows := cursor.fetchmany(STREAM_ROWS):
                 yield rows
 
     def arrow(self, sql: str, parameters: Sequence[Any] = ()) -> pa.Table:
         """The answer to somebody's own SQL; a mistake in it is told in one line."""
         self._prepare(sql)
         try:
-            found = self._database.sql(sql, params=list(parameters))
-            return plain_numbers(found.to_arrow_table() if found is not None else pa.table({}))
+            relation = self._database.sql(sql, params=list(parameters))
+            return plain_numbers(relation.to_arrow_table() if relation is not None else pa.table({}))
         except duckdb.Error as problem:
             raise BadQuery(" ".join(str(problem).split())) from None
 
@@ -288,8 +288,10 @@ class RunTables:
     def arrow_batches(self, sql: str, parameters: Sequence[Any] = (), rows: int = STREAM_ROWS) -> Iterator[Any]:
         """Arrow's batches, one at a time; no other question may be asked meanwhile."""
         self._prepare(sql)
-        found = self._database.sql(sql, params=list(parameters))
-        yield from (found.to_arrow_reader if hasattr(found, "to_arrow_reader") else found.fetch_arrow_reader)(rows)
+        relation = self._database.sql(sql, params=list(parameters))
+        yield from (relation.to_arrow_reader if hasattr(relation, "to_arrow_reader") else relation.fetch_arrow_reader)(
+            rows
+        )
 
     def log_parts(self) -> Sequence[LogPart] | None:
         """The logs of collectives of a large run, some ranks at a time and only when asked for; None of a small one."""
@@ -326,7 +328,7 @@ def open_run(path: Path | None, read: Read, options: OpenOptions = DEFAULTS) -> 
     job, problems = read_job(folder)
     loaded, bad = sound_folders(folder)
     files = with_elsewhere(folder, rank_files(folder, loaded or bad or options.elsewhere), options.elsewhere)
-    nodes = {one.path: one for one in options.elsewhere}
+    nodes = {file.path: file for file in options.elsewhere}
     recorded, many = _read(folder, files, read, options, nodes)
     traces = traces_of(options.read_trace if options.events else None, files, _figures(recorded, many), nodes)
     assign_roles(recorded.facts)
@@ -338,12 +340,12 @@ def _read(
     folder: Path, files: list[Path], read: Read, options: OpenOptions, nodes: Nodes
 ) -> tuple[Recorded, Many | None]:
     """The rank files: of a small run here and at once, else by the executor, and kept on disk if that is wanted."""
-    events, told = options.events, options.progress
+    events, progress = options.events, options.progress
     is_large = len(files) >= large_runs.MANY_FROM
     if not is_large and not nodes:
-        return load(files, read, events, told), None
+        return load(files, read, events, progress), None
     keeps, executor = options.keep and is_large, options.executor or Pool()
-    recorded, many = large_runs.load_many(folder, files, read, events, told, executor, keeps, nodes)
+    recorded, many = large_runs.load_many(folder, files, read, events, progress, executor, keeps, nodes)
     tell_nodes(recorded, files, nodes)
     return recorded, many
 
@@ -358,13 +360,13 @@ def _called(table: str) -> str:
     return UNTRACED if table == "events" else table
 
 
-def _arrow_tables(contents: RunContents, told: Sequence[str] = ()) -> dict[str, pa.Table]:
+def _arrow_tables(contents: RunContents, remarks: Sequence[str] = ()) -> dict[str, pa.Table]:
     recorded = contents.recorded
     tables = {name: pa.concat_tables(parts) for name, parts in recorded.tables.items()}
     for name in RECORDS.keys() - tables.keys():
         tables[name] = schema_of(name).empty_table()
     warnings = [Note(text, Severity.WARNING) for text in (*contents.problems, *recorded.bad)]
-    about = warnings + [Note(text, Severity.NOTE) for text in told]
+    about = warnings + [Note(text, Severity.NOTE) for text in remarks]
     about_run = records_table("notes", [None] * len(about), about)
     tables["notes"] = pa.concat_tables([about_run, tables["notes"]])
     tables["ranks"] = records_table("ranks", recorded.processes, recorded.facts)

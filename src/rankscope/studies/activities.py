@@ -77,11 +77,11 @@ def gpu_activities(run: Run, rank: int | None = None) -> list[ProfiledActivity]:
     wanted = [at[name] for name in ("name", "calls", "total_ns", "min_ns", "max_ns")]
     by_name: dict[str, list[ProfiledActivity]] = {}
     for row in frame.rows:
-        one = ProfiledActivity(GPU, *(row[place] for place in wanted))  # type: ignore[arg-type]
-        by_name.setdefault(one.name, []).append(one)
+        activity = ProfiledActivity(GPU, *(row[place] for place in wanted))  # type: ignore[arg-type]
+        by_name.setdefault(activity.name, []).append(activity)
     rows = [together(GPU, name, same) for name, same in by_name.items()]  # kernels whose short names are the same
-    by_kind = {kind: [one for one in rows if kind_of(one.name) == kind] for kind in KIND_NAMES}
-    kinds = [together(KINDS, KIND_NAMES[kind], own) for kind, own in by_kind.items() if own]
+    by_kind = {kind: [activity for activity in rows if kind_of(activity.name) == kind] for kind in KIND_NAMES}
+    kinds = [together(KINDS, KIND_NAMES[kind], own_rows) for kind, own_rows in by_kind.items() if own_rows]
     inside = [
         ProfiledActivity(GPU, str(row[0]), *map(_number, row[1:]))  # type: ignore[arg-type]
         for row in run.query(IN_OPTIMIZER.format(condition=of_rank(rank))).rows
@@ -92,34 +92,36 @@ def gpu_activities(run: Run, rank: int | None = None) -> list[ProfiledActivity]:
     return [*kinds, *rows]
 
 
-def together(kind: str, name: str, found: Sequence[ProfiledActivity]) -> ProfiledActivity:
+def together(kind: str, name: str, profiled: Sequence[ProfiledActivity]) -> ProfiledActivity:
     """Their sum."""
     calls, total_ns = (
-        sum(profiled_activity.calls for profiled_activity in found),
-        sum(profiled_activity.total_ns for profiled_activity in found),
+        sum(profiled_activity.calls for profiled_activity in profiled),
+        sum(profiled_activity.total_ns for profiled_activity in profiled),
     )
     shortest = min(
-        (profiled_activity.min_ns for profiled_activity in found if profiled_activity.min_ns is not None), default=None
+        (profiled_activity.min_ns for profiled_activity in profiled if profiled_activity.min_ns is not None),
+        default=None,
     )
     longest = max(
-        (profiled_activity.max_ns for profiled_activity in found if profiled_activity.max_ns is not None), default=None
+        (profiled_activity.max_ns for profiled_activity in profiled if profiled_activity.max_ns is not None),
+        default=None,
     )
     return ProfiledActivity(kind, name, calls, total_ns, shortest, longest)
 
 
 def step_parts(run: Run, first_step: int, rank: int | None = None) -> list[ProfiledActivity]:
     """Each without what it was blocked in collectives, which is a row of its own; they add up to the steps."""
-    own = {part.replace("_", " "): f"{part}_ns - blocked_{part}_ns" for part in STEP_PARTS}
-    columns = {**own, BLOCKED: "exposed_ns"}
+    own_parts = {part.replace("_", " "): f"{part}_ns - blocked_{part}_ns" for part in STEP_PARTS}
+    columns = {**own_parts, BLOCKED: "exposed_ns"}
     sums = ", ".join(f"count(*), sum({column}), min({column}), max({column})" for column in columns.values())
     run.store(events=True)  # once, for the collectives as well
     row = run.query(f"SELECT {sums} FROM {STEPS.format(condition=of_rank(rank))}", [first_step]).rows[0]
-    found = []
+    parts = []
     for place, name in enumerate(columns):
         calls, *times = (float(str(value)) if value is not None else 0.0 for value in row[4 * place : 4 * place + 4])
         if times[0]:
-            found.append(ProfiledActivity(PARTS, name, int(calls), *times))
-    return sorted(found, key=lambda one: -one.total_ns)
+            parts.append(ProfiledActivity(PARTS, name, int(calls), *times))
+    return sorted(parts, key=lambda part: -part.total_ns)
 
 
 def collectives(run: Run, first_step: int, rank: int | None = None) -> list[ProfiledActivity]:
@@ -135,30 +137,30 @@ def of_rank(rank: int | None) -> str:
     return "true" if rank is None else f"rank = {rank}"
 
 
-def shares(found: Sequence[ProfiledActivity]) -> list[float | None]:
+def shares(profiled: Sequence[ProfiledActivity]) -> list[float | None]:
     """Of the time of all rows of the same kind, as nvprof has it."""
     sums: dict[str, float] = {}
-    for profiled_activity in found:
+    for profiled_activity in profiled:
         if not profiled_activity.name.startswith("of "):
             sums[profiled_activity.kind] = sums.get(profiled_activity.kind, 0.0) + profiled_activity.total_ns
     return [
         profiled_activity.total_ns / sums[profiled_activity.kind] if sums.get(profiled_activity.kind) else None
-        for profiled_activity in found
+        for profiled_activity in profiled
     ]
 
 
-def rows(found: Sequence[ProfiledActivity], least: float = 0.0) -> tuple[list[tuple[Value, ...]], int]:
+def rows(profiled: Sequence[ProfiledActivity], least: float = 0.0) -> tuple[list[tuple[Value, ...]], int]:
     """In nvprof's columns, the kind told once; and how many rows below the least share were left out."""
-    made: list[tuple[Value, ...]] = []
+    lines: list[tuple[Value, ...]] = []
     before, left_out = "", 0
-    for profiled_activity, share in zip(found, shares(found), strict=True):
+    for profiled_activity, share in zip(profiled, shares(profiled), strict=True):
         if share is not None and share < least:
             left_out += 1
             continue
         kind = f"{profiled_activity.kind}:" if profiled_activity.kind != before else ""
         before = profiled_activity.kind
         mean_ns = profiled_activity.total_ns / profiled_activity.calls if profiled_activity.calls else None
-        made.append(
+        lines.append(
             (
                 kind,
                 share,
@@ -170,13 +172,13 @@ def rows(found: Sequence[ProfiledActivity], least: float = 0.0) -> tuple[list[tu
                 profiled_activity.name,
             )
         )
-    return made, left_out
+    return lines, left_out
 
 
-def profile(name: str, title: str, found: Sequence[ProfiledActivity], least: float = 0.02) -> Table:
+def profile(name: str, title: str, profiled: Sequence[ProfiledActivity], least: float = 0.02) -> Table:
     """A cell's profile; small rows are counted and not shown, as the old documents have it."""
-    made, left_out = rows(found, least)
-    table = Table(name, title, COLUMNS, made)
+    lines, left_out = rows(profiled, least)
+    table = Table(name, title, COLUMNS, lines)
     if left_out:
         table.notes.append(f"{left_out} rows of less than {100 * least:g} % are not shown.")
     return table

@@ -25,20 +25,20 @@ FACTOR = 4
 
 def sizes(text: str) -> list[int]:
     """In bytes, rising, each once."""
-    found: set[int] = set()
+    values: set[int] = set()
     for word in text.split(","):
         begin, dots, end = word.partition("..")
-        found |= set(between(size(begin), size(end))) if dots else {size(word)}
-    return sorted(found)
+        values |= set(between(size(begin), size(end))) if dots else {size(word)}
+    return sorted(values)
 
 
 def between(begin: int, end: int) -> list[int]:
     if begin > end:
         raise BadStudy(f"--sizes {begin}..{end}: the first is larger than the last")
-    found = [begin]
-    while found[-1] * FACTOR <= end:
-        found.append(found[-1] * FACTOR)
-    return found
+    values = [begin]
+    while values[-1] * FACTOR <= end:
+        values.append(values[-1] * FACTOR)
+    return values
 
 
 def size(text: str) -> int:
@@ -125,11 +125,11 @@ class BackendProfile:
     def host(self) -> Pair:
         outer = [layer for layer in LIBRARIES if layer in self.layers][:1]
         ours = [self.layers[layer] for layer in (*outer, *API_LAYERS) if layer in self.layers]
-        return (sum(one.total_ns for one in ours), sum(one.calls for one in ours)) if ours else NOTHING
+        return (sum(layer.total_ns for layer in ours), sum(layer.calls for layer in ours)) if ours else NOTHING
 
     def device(self) -> Pair:
-        found = self.layers.get("gpu")
-        return (found.total_ns, found.calls) if found else NOTHING
+        layer = self.layers.get("gpu")
+        return (layer.total_ns, layer.calls) if layer else NOTHING
 
 
 Places = Mapping[tuple[str | int, ...], BackendProfile]
@@ -137,28 +137,30 @@ Places = Mapping[tuple[str | int, ...], BackendProfile]
 
 def three_parts(outcomes: Sequence[Outcome]) -> list[Table]:
     """The header's counts, then the parts; a part that no cell has is said to be absent."""
-    found = {place: profile(repeats[0]) for place, repeats in by_place(outcomes, "backend").items()}
-    host = part(found, "host", HOST, ("Total CPU Time", "Total CPU calls"), Unit.NS, BackendProfile.host)
+    profiles = {place: profile(repeats[0]) for place, repeats in by_place(outcomes, "backend").items()}
+    host = part(profiles, "host", HOST, ("Total CPU Time", "Total CPU calls"), Unit.NS, BackendProfile.host)
     host.notes.append(
         "Intercepted calls of MPI (also its initialisation), Gloo, oneCCL, Horovod and the GPUs' runtimes, summed over "
         "the ranks. Where one library calls another, Horovod MPI or oneCCL MPI, the outer one's: the other is in the "
         "table above."
     )
-    device = part(found, "device", GPU, ("Total GPU Time", "Total GPU calls"), Unit.NS, BackendProfile.device)
+    device = part(profiles, "device", GPU, ("Total GPU Time", "Total GPU calls"), Unit.NS, BackendProfile.device)
     headings = ("Total Mem Bytes", "Total Mem calls")
-    copied = part(found, "copied", COPIED, headings, Unit.BYTES, lambda one: one.copied)
-    sent = part(found, "sent", SENT, headings, Unit.BYTES, lambda one: one.sent)
+    copied = part(profiles, "copied", COPIED, headings, Unit.BYTES, lambda profile_of: profile_of.copied)
+    sent = part(profiles, "sent", SENT, headings, Unit.BYTES, lambda profile_of: profile_of.sent)
     sent.notes.append(
         "What the ranks pass to intercepted calls of MPI, Gloo, NCCL, oneCCL and Horovod, summed over the ranks; where "
         "one library calls another, to the outer one."
     )
-    for one in (device, copied):
-        one.notes += [ABSENT] * (not one.rows)
-    unseen = [backend for backend in named(found) if not any(found[at].layers for at in found if at[0] == backend)]
+    for table in (device, copied):
+        table.notes += [ABSENT] * (not table.rows)
+    unseen = [
+        backend for backend in named(profiles) if not any(profiles[at].layers for at in profiles if at[0] == backend)
+    ]
     if unseen:
         text = f"{', '.join(unseen)}: the recorder saw no call, so these parts are empty (docs/studies/backends.md)"
         host.warnings.append(text)
-    return [counts(found), host, device, copied, sent]
+    return [counts(profiles), host, device, copied, sent]
 
 
 def profile(outcome: Outcome) -> BackendProfile:
@@ -169,42 +171,49 @@ def profile(outcome: Outcome) -> BackendProfile:
     return BackendProfile(layers, sent, carried.get(Layer.GPU, NOTHING), store.query(LARGEST)[0][0])
 
 
-def named(found: Places) -> list[str]:
-    return list(dict.fromkeys(str(backend) for backend, _ in found))
+def named(profiles: Places) -> list[str]:
+    return list(dict.fromkeys(str(backend) for backend, _ in profiles))
 
 
 def part(
-    found: Places, name: str, title: str, headings: tuple[str, str], unit: Unit, total: Callable[[BackendProfile], Pair]
+    profiles: Places,
+    name: str,
+    title: str,
+    headings: tuple[str, str],
+    unit: Unit,
+    total: Callable[[BackendProfile], Pair],
 ) -> Table:
     """Rows by scale; of each backend its name, the total and the calls."""
-    backends, size = named(found), "bytes" if unit is Unit.BYTES else "ns"
+    backends, size = named(profiles), "bytes" if unit is Unit.BYTES else "ns"
     columns = [Column("ranks", Unit.COUNT, "Ranks")]
     for backend in backends:
         columns.append(Column(f"{backend}_backend", Unit.NAME, " "))
         columns.append(Column(f"{backend}_{name}_{size}", unit, headings[0]))
         columns.append(Column(f"{backend}_{name}_calls", Unit.COUNT, headings[1]))
-    made = Table(name, title, columns, [])
-    for ranks in sorted({int(scale) for _, scale in found}):
-        pairs = [total(found[one, ranks]) if (one, ranks) in found else NOTHING for one in backends]
+    table = Table(name, title, columns, [])
+    for ranks in sorted({int(scale) for _, scale in profiles}):
+        pairs = [total(profiles[backend, ranks]) if (backend, ranks) in profiles else NOTHING for backend in backends]
         if any(pair != NOTHING for pair in pairs):
-            made.rows.append((ranks, *(cell for one, two in zip(backends, pairs, strict=True) for cell in (one, *two))))
-    return made
-
-
-def counts(found: Places) -> Table:
-    """How many hosts, processes, threads and devices each part was seen on."""
-    made = Table("counts", "What was seen of each backend", COUNTS, [])
-    for (backend, ranks), one in found.items():
-        if not one.layers:
-            made.rows.append((backend, ranks, "nothing", *[None] * 6, one.largest_bytes))
-        for layer, seen in sorted(one.layers.items(), key=lambda item: list(PARTS).index(item[0])):
-            by_device = layer in (Layer.CUDA_API, Layer.GPU)  # its records do not tell whose thread it was
-            told = (seen.hosts, seen.processes, None if by_device else seen.threads)
-            devices = seen.devices if layer == Layer.GPU else None
-            made.rows.append(
-                (backend, ranks, PARTS[layer], *told, devices, seen.total_ns, seen.calls, one.largest_bytes)
+            table.rows.append(
+                (ranks, *(cell for backend, pair in zip(backends, pairs, strict=True) for cell in (backend, *pair)))
             )
-    return made
+    return table
+
+
+def counts(profiles: Places) -> Table:
+    """How many hosts, processes, threads and devices each part was seen on."""
+    table = Table("counts", "What was seen of each backend", COUNTS, [])
+    for (backend, ranks), profile_of in profiles.items():
+        if not profile_of.layers:
+            table.rows.append((backend, ranks, "nothing", *[None] * 6, profile_of.largest_bytes))
+        for layer, seen in sorted(profile_of.layers.items(), key=lambda item: list(PARTS).index(item[0])):
+            by_device = layer in (Layer.CUDA_API, Layer.GPU)  # its records do not tell whose thread it was
+            observed = (seen.hosts, seen.processes, None if by_device else seen.threads)
+            devices = seen.devices if layer == Layer.GPU else None
+            table.rows.append(
+                (backend, ranks, PARTS[layer], *observed, devices, seen.total_ns, seen.calls, profile_of.largest_bytes)
+            )
+    return table
 
 
 # ---------------------------------------------------------------- allreduce
@@ -241,8 +250,15 @@ def checked(settings: Settings) -> None:
 
 
 def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> CellJob | Missing:
-    asked = [4] if settings["op"] == "barrier" else sizes(settings["sizes"])
-    options = ["--op", settings["op"], "--sizes", ",".join(map(str, asked)), "--iterations", settings["iterations"]]
+    sizes_bytes = [4] if settings["op"] == "barrier" else sizes(settings["sizes"])
+    options = [
+        "--op",
+        settings["op"],
+        "--sizes",
+        ",".join(map(str, sizes_bytes)),
+        "--iterations",
+        settings["iterations"],
+    ]
     options += ["--device", settings["device"]] if settings["device"] != "host" else []
     return job_of(cell["backend"], "allreduce", options, pythons, folder)
 

@@ -59,11 +59,11 @@ ASSUMED = ("gloo",)  # every torch has it that people install: not worth importi
 
 def backends(named: str) -> list[str]:
     """Those of a comma-separated list."""
-    found = [word.strip() for word in named.split(",") if word.strip()]
-    unknown = [word for word in found if word not in NEEDS]
-    if unknown or not found:
+    names = [word.strip() for word in named.split(",") if word.strip()]
+    unknown = [word for word in names if word not in NEEDS]
+    if unknown or not names:
         raise BadStudy(f"--backends {named}: choose of {', '.join(NEEDS)}, or {HERE} for all that can be run here")
-    return found
+    return names
 
 
 def settled(settings: Settings, pythons: Pythons) -> Settings:
@@ -72,7 +72,7 @@ def settled(settings: Settings, pythons: Pythons) -> Settings:
         return settings
     names = [name for name in NEEDS if isinstance(python_for(name, pythons), Python)]
     if not names:
-        known = ", ".join(one.path for one in pythons.all)
+        known = ", ".join(python.path for python in pythons.all)
         raise BadStudy(f"none of {', '.join(NEEDS)} is in {known}: name a Python that has one with --python")
     return {**settings, "backends": ",".join(names)}
 
@@ -80,11 +80,11 @@ def settled(settings: Settings, pythons: Pythons) -> Settings:
 def python_for(backend: str, pythons: Pythons) -> Python | Missing:
     """The first Python that has the backend, and a launcher for it."""
     needs = NEEDS[backend]
-    having = [one for one in pythons.all if all(name in one.modules for name in needs.modules)]
+    having = [python for python in pythons.all if all(name in python.modules for name in needs.modules)]
     if not having:
-        told = pythons.without(*needs.modules)
-        return Missing(f"{told}; {needs.install}" if needs.install else told)
-    able = [one for one in having if not needs.asks or backend in ASSUMED or one.answers(needs.asks)]
+        reason = pythons.without(*needs.modules)
+        return Missing(f"{reason}; {needs.install}" if needs.install else reason)
+    able = [python for python in having if not needs.asks or backend in ASSUMED or python.answers(needs.asks)]
     if not able:
         return Missing(f"torch in {having[0].path} has no {backend} that works here ({needs.asks} is not true)")
     if (

@@ -53,19 +53,19 @@ def bus_factor(operation: str, ranks: int) -> float:
 
 def points(outcomes: Sequence[Outcome], operation: str) -> list[MeasuredPoint]:
     """Of all cells that are done, in their order, by size."""
-    found = []
+    measured = []
     for (backend, ranks), repeats in by_place(outcomes, "backend").items():
         for place in range(len(repeats[0].results[0]["sizes"])):
-            found.append(point(operation, str(backend), int(ranks), repeats, place))
-    return found
+            measured.append(point(operation, str(backend), int(ranks), repeats, place))
+    return measured
 
 
 def point(operation: str, backend: str, ranks: int, repeats: Sequence[Outcome], place: int) -> MeasuredPoint:
     """The size at that place, over all repeats."""
     ours = [[rank["sizes"][place] for rank in outcome.results] for outcome in repeats]
-    slowest = [float(max(times)) for one in ours for times in by_call(one)]
-    means = [statistics.fmean(rank["times_ns"]) for one in ours for rank in one]
-    first = [max(rank["first_ns"] for rank in one) for one in ours]
+    slowest = [float(max(times)) for answer in ours for times in by_call(answer)]
+    means = [statistics.fmean(rank["times_ns"]) for answer in ours for rank in answer]
+    first = [max(rank["first_ns"] for rank in answer) for answer in ours]
     some = ours[0][0]
     return MeasuredPoint(
         operation, backend, ranks, some["asked_bytes"], some["size_bytes"], len(slowest), statistics.median(first),
@@ -120,15 +120,15 @@ def waits(outcomes: Sequence[Outcome], operation: str) -> list[Table]:
         if not by_size:
             unseen.setdefault(str(backend), []).append(str(ranks))
             continue
-        sizes.rows += [(backend, ranks, *(told[column.name] for column in SIZES[2:])) for told in by_size]
+        sizes.rows += [(backend, ranks, *(figures[column.name] for column in SIZES[2:])) for figures in by_size]
         shares.rows.append((backend, ranks, *sums(by_size), awaited(repeats[0])))
     shares.notes.append(
         "From the recorded run: first calls and warm-up included, summed over the ranks; what each column means: "
         "docs/reference/metrics.md, collectives."
     )
     for backend, scales in unseen.items():
-        told = f"{backend}: the recorder saw no {operation} of it on {', '.join(scales)} ranks, so nothing is shown"
-        shares.warnings.append(f"{told} (docs/studies/backends.md says what is seen of which backend)")
+        sentence = f"{backend}: the recorder saw no {operation} of it on {', '.join(scales)} ranks, so nothing is shown"
+        shares.warnings.append(f"{sentence} (docs/studies/backends.md says what is seen of which backend)")
     return [shares, sizes]
 
 
@@ -136,16 +136,18 @@ def recorded(outcome: Outcome, operation: str, ranks: int) -> list[dict[str, Val
     """Of the studied operation only, in the order of sizes."""
     answer = outcome.run.table("collectives")
     wanted = operation_of("", operation)
-    told = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
-    ours = [one for one in told if one["members"] == ranks and operation_of("", str(one["name"])) == wanted]
+    answers = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+    ours = [
+        answer for answer in answers if answer["members"] == ranks and operation_of("", str(answer["name"])) == wanted
+    ]
     outer = {str(name) for (name,) in outcome.run.store().query(BY_ONECCL)}  # what oneCCL asks of an MPI is inside that
-    ours = [one for one in ours if one["name"] in outer] or ours
-    return sorted(ours, key=lambda one: (str(one["name"]), int(str(one["up_to_bytes"] or 0))))
+    ours = [answer for answer in ours if answer["name"] in outer] or ours
+    return sorted(ours, key=lambda answer: (str(answer["name"]), int(str(answer["up_to_bytes"] or 0))))
 
 
-def sums(told: Sequence[dict[str, Value]]) -> tuple[Value, ...]:
-    count = sum(int(str(one["collectives"])) for one in told)
-    wait, moving, leaving = (sum(float(str(one[part] or 0)) for one in told) for part in PARTS)
+def sums(answers: Sequence[dict[str, Value]]) -> tuple[Value, ...]:
+    count = sum(int(str(answer["collectives"])) for answer in answers)
+    wait, moving, leaving = (sum(float(str(answer[part] or 0)) for answer in answers) for part in PARTS)
     total = wait + moving + leaving
     return count, wait, moving, leaving, wait / total if total else None
 
@@ -196,48 +198,52 @@ def side_by_side(
     backends = list(dict.fromkeys(point.backend for point in points))
     columns = [Column("ranks", Unit.COUNT, "Ranks"), Column("size_bytes", Unit.BYTES, "Size")]
     columns += [Column(f"{backend}_{name}", unit, backend) for backend in backends]
-    found: dict[tuple[int, int], dict[str, Value]] = {}
+    values_at: dict[tuple[int, int], dict[str, Value]] = {}
     for point in points:
-        found.setdefault((point.ranks, point.size_bytes), {})[point.backend] = of(point)
-    rows = [(*place, *(told.get(backend) for backend in backends)) for place, told in sorted(found.items())]
+        values_at.setdefault((point.ranks, point.size_bytes), {})[point.backend] = of(point)
+    rows = [(*place, *(times.get(backend) for backend in backends)) for place, times in sorted(values_at.items())]
     return Table(name, title, columns, rows)
 
 
 def latency(points: Sequence[MeasuredPoint]) -> Table:
-    made = side_by_side(points, "latency_ns", "Latency: median call", Unit.NS, lambda one: one.median_ns)
-    made.notes.append("A call lasts as long as on its slowest rank. All results were checked value by value.")
-    return made
+    table = side_by_side(points, "latency_ns", "Latency: median call", Unit.NS, lambda measured: measured.median_ns)
+    table.notes.append("A call lasts as long as on its slowest rank. All results were checked value by value.")
+    return table
 
 
 def bandwidth(points: Sequence[MeasuredPoint]) -> list[Table]:
     """Empty where the operation moves nothing."""
     if not any(point.size_bytes for point in points):
         return []
-    made = [
-        side_by_side(points, "algorithm_rate", "Algorithm bandwidth", Unit.RATE, lambda one: one.algorithm_rate),
-        side_by_side(points, "bus_rate", "Bus bandwidth", Unit.RATE, lambda one: one.bus_rate),
+    tables = [
+        side_by_side(
+            points, "algorithm_rate", "Algorithm bandwidth", Unit.RATE, lambda measured: measured.algorithm_rate
+        ),
+        side_by_side(points, "bus_rate", "Bus bandwidth", Unit.RATE, lambda measured: measured.bus_rate),
     ]
-    made[1].rows = [row for row in made[1].rows if row[0] != 1]
-    made[1].notes.append(NCCL_TESTS)
-    return made
+    tables[1].rows = [row for row in tables[1].rows if row[0] != 1]
+    tables[1].notes.append(NCCL_TESTS)
+    return tables
 
 
 def full(points: Sequence[MeasuredPoint]) -> Table:
-    rows: list[tuple[Value, ...]] = [tuple(getattr(one, column.name) for column in FULL) for one in points]
-    made = Table("sizes", "Every size", FULL, rows)
-    made.notes.append("Min, median and max of the timed calls, each by its slowest rank; warm-up and first call apart.")
-    return made
+    rows: list[tuple[Value, ...]] = [tuple(getattr(measured, column.name) for column in FULL) for measured in points]
+    table = Table("sizes", "Every size", FULL, rows)
+    table.notes.append(
+        "Min, median and max of the timed calls, each by its slowest rank; warm-up and first call apart."
+    )
+    return table
 
 
 def first_calls(points: Sequence[MeasuredPoint]) -> Table:
     """What the first collective of a job costs more than later ones, and the first of the other sizes."""
     rows: list[tuple[Value, ...]] = []
-    for backend, ranks in dict.fromkeys((one.backend, one.ranks) for one in points):
-        ours = [one for one in points if (one.backend, one.ranks) == (backend, ranks)]
+    for backend, ranks in dict.fromkeys((measured.backend, measured.ranks) for measured in points):
+        ours = [measured for measured in points if (measured.backend, measured.ranks) == (backend, ranks)]
         first, others = ours[0], ours[1:]
-        worst = max(others, key=lambda one: one.first_ratio or 0.0, default=None)
+        worst = max(others, key=lambda measured: measured.first_ratio or 0.0, default=None)
         other = (worst.first_ratio, worst.size_bytes) if worst else (None, None)
         rows.append((backend, ranks, first.size_bytes, first.first_ns, first.median_ns, first.first_ratio, *other))
-    made = Table("first", "First against later calls", FIRST, rows)
-    made.notes.append("The job's first collective also waits for ranks that come later out of their initialisation.")
-    return made
+    table = Table("first", "First against later calls", FIRST, rows)
+    table.notes.append("The job's first collective also waits for ranks that come later out of their initialisation.")
+    return table

@@ -34,7 +34,7 @@ PLACE_COLUMNS = (
 METRIC_COLUMNS = (
     *PLACE_COLUMNS,
     Column("name", Unit.NAME, "name"),
-    *(Column(f"{one}_ms", Unit.NUMBER, one) for one in ("min", "max", "mean")),
+    *(Column(f"{statistic}_ms", Unit.NUMBER, statistic) for statistic in ("min", "max", "mean")),
     Column("variance_ms2", Unit.NUMBER, "variance"),
     Column("stdev_ms", Unit.NUMBER, "stdev"),
     Column("times", Unit.COUNT, "times"),
@@ -51,18 +51,18 @@ SPEED_COLUMNS = (
 
 
 def axes(settings: Settings) -> Mapping[str, Sequence[str]]:
-    found = {"hook": words(settings, "hooks", HOOKS), "backend": words(settings, "backends", tuple(DEVICES))}
+    chosen = {"hook": words(settings, "hooks", HOOKS), "backend": words(settings, "backends", tuple(DEVICES))}
     servers = words(settings, "servers", ())
     if any(not word.isdigit() for word in servers):
         raise BadStudy(f"--servers {settings['servers']}: give whole numbers, separated by commas")
-    return {"hook": found["hook"], "servers": servers, "backend": found["backend"]}
+    return {"hook": chosen["hook"], "servers": servers, "backend": chosen["backend"]}
 
 
 def words(settings: Settings, option: str, known: Sequence[str]) -> list[str]:
-    found = [word.strip() for word in settings[option].split(",") if word.strip()]
-    if not found or any(word not in known for word in found if known):
+    chosen = [word.strip() for word in settings[option].split(",") if word.strip()]
+    if not chosen or any(word not in known for word in chosen if known):
         raise BadStudy(f"--{option} {settings[option]}: choose of {', '.join(known)}, separated by commas")
-    return found
+    return chosen
 
 
 def sensible(cell: Cell, settings: Settings) -> bool:
@@ -75,18 +75,18 @@ def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> CellJo
     python = pythons.having("torch")
     if python is None:
         return Missing(pythons.without("torch"))
-    asked = cell["hook"] != "allreduce" and not is_elsewhere(python)
-    if asked and not is_true(python.path, "torch.distributed.rpc", RPC_IS_THERE):
+    needs_rpc = cell["hook"] != "allreduce" and not is_elsewhere(python)
+    if needs_rpc and not is_true(python.path, "torch.distributed.rpc", RPC_IS_THERE):
         return Missing(f"the torch of {python.path} is built without TensorPipe (torch.distributed.rpc): use another")
-    told = {"into": folder, "hook": cell["hook"], "servers": cell["servers"], "device": DEVICES[cell["backend"]]}
-    told |= {name: settings[name] for name in ("batch", "batches", "width", "slow_rank", "slow_ms")}
-    options = [word for name, value in told.items() for word in (f"--{name.replace('_', '-')}", value)]
+    values = {"into": folder, "hook": cell["hook"], "servers": cell["servers"], "device": DEVICES[cell["backend"]]}
+    values |= {name: settings[name] for name in ("batch", "batches", "width", "slow_rank", "slow_ms")}
+    options = [word for name, value in values.items() for word in (f"--{name.replace('_', '-')}", value)]
     return CellJob((python.path, path_of("ddp"), *options), "local", python.path, {"OMP_NUM_THREADS": "1"})
 
 
 def tables(outcomes: Sequence[Outcome], settings: Settings) -> list[Table]:
     places = by_place(outcomes, *AXES)
-    made = [speeds(places)]
+    shown = [speeds(places)]
     for name, title, role, passed in (
         ("trainer_metrics", "metrics for trainer_metrics", "trainer", "measured"),
         ("server_metrics", "metrics for server_metrics", "server", "measured"),
@@ -96,22 +96,22 @@ def tables(outcomes: Sequence[Outcome], settings: Settings) -> list[Table]:
         table.notes.append(
             "In ms, ms² for the variance (of a sample: ÷ times − 1). All processes of the role together."
         )
-        made += [table] if table.rows else []
-    return [*made, *profiles(places, int(settings["batches"]))]
+        shown += [table] if table.rows else []
+    return [*shown, *profiles(places, int(settings["batches"]))]
 
 
-def told(place: Place) -> tuple[Value, ...]:
+def place_cells(place: Place) -> tuple[Value, ...]:
     hook, servers, backend, ranks = place
     return hook, backend, int(ranks) - int(servers), int(servers)
 
 
 def times_of(repeats: Sequence[Outcome], role: str, passed: str) -> dict[str, list[float]]:
     """Milliseconds by metric, of all processes of a role and all repeats."""
-    found: dict[str, list[float]] = {}
-    for one in (rank for outcome in repeats for rank in outcome.results if rank["role"] == role):
-        for metric, times in one["times_ms"].get(passed, {}).items():
-            found.setdefault(metric, []).extend(times)
-    return found
+    times_by_metric: dict[str, list[float]] = {}
+    for process in (rank for outcome in repeats for rank in outcome.results if rank["role"] == role):
+        for metric, times in process["times_ms"].get(passed, {}).items():
+            times_by_metric.setdefault(metric, []).extend(times)
+    return times_by_metric
 
 
 def metric_rows(places: Mapping[Place, list[Outcome]], role: str, passed: str) -> Iterator[tuple[Value, ...]]:
@@ -119,19 +119,19 @@ def metric_rows(places: Mapping[Place, list[Outcome]], role: str, passed: str) -
         for metric, times in sorted(times_of(repeats, role, passed).items()):
             variance = statistics.variance(times) if len(times) > 1 else 0.0
             figures = (min(times), max(times), statistics.fmean(times), variance, variance**0.5)
-            yield (*told(place), metric, *(f"{figure:.6g}" for figure in figures), len(times))
+            yield (*place_cells(place), metric, *(f"{figure:.6g}" for figure in figures), len(times))
 
 
 def speeds(places: Mapping[Place, list[Outcome]]) -> Table:
     rows: list[tuple[Value, ...]] = []
     for place, repeats in places.items():
         batches = times_of(repeats, "trainer", "measured")[BATCH]
-        mean_ms, trainers = statistics.fmean(batches), int(str(told(place)[2]))
+        mean_ms, trainers = statistics.fmean(batches), int(str(place_cells(place)[2]))
         waits = times_of(repeats, "server", "measured").get(STRAGGLER, [])
         passes_ms = sum(batches) / trainers  # of one trainer, over all repeats
         samples = trainers * repeats[0].results[0]["batch"]
         wait = (1e6 * statistics.fmean(waits), 1e6 * max(waits)) if waits else (None, None)
-        servers = int(str(told(place)[3]))
+        servers = int(str(place_cells(place)[3]))
         waiting_ms = sum(
             result.get("waiting_ms", {}).get("measured", 0.0)
             for outcome in repeats
@@ -140,9 +140,9 @@ def speeds(places: Mapping[Place, list[Outcome]]) -> Table:
         )
         share = waiting_ms / servers / passes_ms if servers else None
         warm_ms = statistics.fmean(times_of(repeats, "trainer", "warmup")[BATCH])
-        rows.append((*told(place), 1e3 * samples / mean_ms, 1e6 * mean_ms, 1e6 * warm_ms, *wait, share))
-    made = Table("ddp", "Hooks by trainers and parameter servers", SPEED_COLUMNS, rows)
-    made.notes += [
+        rows.append((*place_cells(place), 1e3 * samples / mean_ms, 1e6 * mean_ms, 1e6 * warm_ms, *wait, share))
+    table = Table("ddp", "Hooks by trainers and parameter servers", SPEED_COLUMNS, rows)
+    table.notes += [
         "Samples/s: trainers × batch ÷ the mean time of a batch of the measured pass; the warm-up pass stands apart.",
         "Servers wait for the last trainer: from the arrival of the first trainer's gradient to that of the last "
         "one's, for each bucket that a server averages: mean and longest. Of the pass: the share of the measured "
@@ -150,45 +150,45 @@ def speeds(places: Mapping[Place, list[Outcome]]) -> Table:
         "allreduce: every bucket of gradients. rpc: every bucket goes to a server and comes back averaged. hybrid: the "
         "embedding's sparse gradients go to a server, the dense ones are all-reduced. Servers take turns.",
     ]
-    return made
+    return table
 
 
 def profiles(places: Mapping[Place, list[Outcome]], batches: int) -> list[Table]:
     """Of each kind of cell the largest: every process for itself."""
     largest: dict[Place, Place] = {}
     for place in places:
-        largest[place[:-1]] = max(largest.get(place[:-1], place), place, key=lambda one: int(one[-1]))
+        largest[place[:-1]] = max(largest.get(place[:-1], place), place, key=lambda place: int(place[-1]))
     return [per_process(place, places[place][0], batches) for place in largest.values()]
 
 
 def per_process(place: Place, outcome: Outcome, batches: int) -> Table:
-    hook, backend, trainers, servers = told(place)
+    hook, backend, trainers, servers = place_cells(place)
     name = f"processes_{hook}_{servers}_{backend}"
     title = f"Profile per process: {hook}, {backend}, {trainers} trainers, {servers} servers"
     if DEVICES[str(backend)] == "cuda":
         text = outcome.run.layout(Layout("nvprof"), Selection())
         return Table(name, title, (Column("line", Unit.NAME),), [(line,) for line in text.splitlines()], verbatim=True)
     columns = (Column("rank", Unit.NAME, "Rank"), Column("role", Unit.NAME, "Role"), *PROFILE_COLUMNS)
-    made = Table(name, title, columns, [])
+    table = Table(name, title, columns, [])
     for result in outcome.results:
-        made.rows += process_rows(outcome, result, batches)
-    made.notes.append(
+        table.rows += process_rows(outcome, result, batches)
+    table.notes.append(
         "No GPU: parts of the measured pass's steps, each without what it was blocked, and its collectives, from their "
         "take-up to their end: the smallest time is that of the trainer that the others wait for. The barrier between "
         "the passes is in the first step. Waiting for a server is no collective: it is in backward."
     )
-    return made
+    return table
 
 
 def process_rows(outcome: Outcome, result: Mapping[str, Any], batches: int) -> list[tuple[Value, ...]]:
     rank, role = result["rank"], result["role"]
     if role == "server":
         times = result["times_ms"].get("measured", {})
-        sums = [(name, [1e6 * one for one in time]) for name, time in times.items()]
+        sums = [(name, [1e6 * seconds for seconds in time]) for name, time in times.items()]
         return [
-            (rank, role, "Server:", None, sum(one), len(one), statistics.fmean(one), min(one), max(one), name)
-            for name, one in sums
-            if one
+            (rank, role, "Server:", None, sum(times), len(times), statistics.fmean(times), min(times), max(times), name)
+            for name, times in sums
+            if times
         ]
     return [(rank, role, *row) for row in rows(activities(outcome.run, batches, rank))[0]]
 

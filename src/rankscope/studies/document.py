@@ -45,13 +45,19 @@ class DocumentColumns:
 def series_of_tables(tables: Sequence[Table]) -> list[Series]:
     """Told apart by what stands left of the first value; what two tables show alike counts once."""
     titles = [title_of(column) for table in tables for column in table.columns if is_value(column)]
-    found: list[Series] = []
+    listed: list[Series] = []
     for table in tables:
-        before = {(one.unit, one.axis, one.points) for one in found}  # a table of its own names them otherwise
+        before = {
+            (series.unit, series.axis, series.points) for series in listed
+        }  # a table of its own names them otherwise
         layout = layout_of(table)
-        made = [series for at in layout.values for series in of_column(table, layout, at, titles)] if layout else []
-        found += [one for one in made if (one.unit, one.axis, one.points) not in before]
-    return found
+        candidates = (
+            [series for at in layout.values for series in of_column(table, layout, at, titles)] if layout else []
+        )
+        listed += [
+            candidate for candidate in candidates if (candidate.unit, candidate.axis, candidate.points) not in before
+        ]
+    return listed
 
 
 def layout_of(table: Table) -> DocumentColumns | None:
@@ -86,9 +92,9 @@ def of_column(table: Table, layout: DocumentColumns, at: int, titles: Sequence[s
         yield from over(table, sizes[0], others, at, (BY_BYTES, name, what))
 
 
-def over(table: Table, along: int, keys: Sequence[int], at: int, told: tuple[str, str, str]) -> Iterator[Series]:
+def over(table: Table, along: int, keys: Sequence[int], at: int, labels: tuple[str, str, str]) -> Iterator[Series]:
     """One column along another: a series for each combination of the keys, named by the first of them."""
-    axis, name, what = told
+    axis, name, what = labels
     points: dict[tuple[str, ...], list[tuple[float, float]]] = {}
     for row in table.rows:
         value, scale = row[at], row[along]
@@ -145,52 +151,52 @@ MOST_LAWS, MOST_PAIRS = 40, 30  # rows of the section: the document is to be rea
 def growing(study: Study, outcomes: Sequence[Outcome], settings: Settings) -> list[Growth]:
     """Every series of the study with at least two scales; each repeat is a point of its own."""
     if study.series is not None:
-        found = study.series(outcomes, settings)
+        listed = study.series(outcomes, settings)
     else:
-        found = _of_repeats(study, outcomes, settings)
-    whole = [one for one in found if len({scale for scale, value in one.points if value > 0}) > 1]
-    return [growth(one) for one in whole]
+        listed = _of_repeats(study, outcomes, settings)
+    growing_series = [series for series in listed if len({scale for scale, value in series.points if value > 0}) > 1]
+    return [growth(series) for series in growing_series]
 
 
 def growth_tables(grown: Sequence[Growth], to: Sequence[float] = ()) -> list[Table]:
     """Laws, speed-up of throughputs, break-evens, and projections; none where there is one scale only."""
-    by_size = [one for one in grown if one.series.axis == BY_BYTES]
-    by_scale = [one for one in grown if one.series.axis != BY_BYTES]
-    made = [steepest(by_scale), speed_up(by_scale), crossovers(by_scale, most=MOST_PAIRS)]
+    by_size = [growth_of for growth_of in grown if growth_of.series.axis == BY_BYTES]
+    by_scale = [growth_of for growth_of in grown if growth_of.series.axis != BY_BYTES]
+    tables = [steepest(by_scale), speed_up(by_scale), crossovers(by_scale, most=MOST_PAIRS)]
     if to:
-        made.append(projection(by_scale, to))
+        tables.append(projection(by_scale, to))
     sizes = replace(steepest(by_size), name="size_laws", title="How it grows with the size of the message")
     meeting = crossovers(by_size, most=MOST_PAIRS)
-    made += [sizes, replace(meeting, name="size_break_even", title="Break-evens by the size of the message")]
-    return [table for table in made if table.rows or (table.notes and table.name.endswith("break_even"))]
+    tables += [sizes, replace(meeting, name="size_break_even", title="Break-evens by the size of the message")]
+    return [table for table in tables if table.rows or (table.notes and table.name.endswith("break_even"))]
 
 
 def steepest(grown: Sequence[Growth]) -> Table:
     """The laws of those that grow most."""
-    most = sorted(grown, key=lambda one: abs(one.exponent or 0), reverse=True)[:MOST_LAWS]
-    made = laws([one for one in grown if one in most])
+    most = sorted(grown, key=lambda growth_of: abs(growth_of.exponent or 0), reverse=True)[:MOST_LAWS]
+    table = laws([growth_of for growth_of in grown if growth_of in most])
     if len(grown) > MOST_LAWS:
-        made.notes.append(f"The {MOST_LAWS} steepest of {len(grown)} series; `rankscope scale` shows all.")
-    return made
+        table.notes.append(f"The {MOST_LAWS} steepest of {len(grown)} series; `rankscope scale` shows all.")
+    return table
 
 
 def growth_graphs(grown: Sequence[Growth], to: Sequence[float] = ()) -> dict[str, list[Graph]]:
     """By the name of the table under which they belong."""
     return {
-        "scale_laws": graphs([one for one in grown if one.series.axis != BY_BYTES], to),
-        "size_laws": graphs([one for one in grown if one.series.axis == BY_BYTES]),
+        "scale_laws": graphs([growth_of for growth_of in grown if growth_of.series.axis != BY_BYTES], to),
+        "size_laws": graphs([growth_of for growth_of in grown if growth_of.series.axis == BY_BYTES]),
     }
 
 
 def _of_repeats(study: Study, outcomes: Sequence[Outcome], settings: Settings) -> list[Series]:
-    whole: dict[tuple[str, str, str, str], Series] = {}
+    joined: dict[tuple[str, str, str, str], Series] = {}
     for repeat in sorted({outcome.cell.repeat for outcome in outcomes if outcome.done}):
-        made = study.tables([outcome for outcome in outcomes if outcome.cell.repeat == repeat], settings)
-        for series in series_of_tables(made):
+        tables = study.tables([outcome for outcome in outcomes if outcome.cell.repeat == repeat], settings)
+        for series in series_of_tables(tables):
             key = (series.name, series.what, series.unit, series.axis)
-            before = whole[key].points if key in whole else ()
-            whole[key] = replace(series, points=(*before, *series.points))
-    return list(whole.values())
+            before = joined[key].points if key in joined else ()
+            joined[key] = replace(series, points=(*before, *series.points))
+    return list(joined.values())
 
 
 def is_study(folder: Path) -> bool:
@@ -200,21 +206,21 @@ def is_study(folder: Path) -> bool:
 def series_in(folder: Path) -> list[Series]:
     """The series of a study that was run, as far as its cells are done."""
     ledger = Ledger(folder)
-    told = ledger.description().get("identity") or {}
+    identity = ledger.description().get("identity") or {}
     outcomes = [ledger.outcome(cell) for cell in cells_in(folder)]
     if not any(outcome.done for outcome in outcomes):
         raise BadStudy(f"{folder}: no cell of this study is done: continue it with rankscope study --resume")
-    study = STUDIES.get(str(told.get("study"))) or own_study(str(told.get("study")), outcomes)
-    return [one.series for one in growing(study, outcomes, told.get("settings", {}))]
+    study = STUDIES.get(str(identity.get("study"))) or own_study(str(identity.get("study")), outcomes)
+    return [growth_of.series for growth_of in growing(study, outcomes, identity.get("settings", {}))]
 
 
 def cells_in(folder: Path) -> list[Cell]:
     """Every cell that has ended, by what it left."""
-    found = [read_json(path) for path in sorted(folder.glob("cells/*/cell.json"))]
+    records = [read_json(path) for path in sorted(folder.glob("cells/*/cell.json"))]
     return [
-        Cell(tuple(one["values"].items()), int(one["ranks"]), int(one["repeat"]))
-        for one in found
-        if one and {"values", "ranks", "repeat"} <= set(one)
+        Cell(tuple(record["values"].items()), int(record["ranks"]), int(record["repeat"]))
+        for record in records
+        if record and {"values", "ranks", "repeat"} <= set(record)
     ]
 
 
@@ -241,9 +247,9 @@ def document(
     to: Sequence[float] = (),
 ) -> list[Table]:
     """All tables, in the order in which they are read."""
-    made = study.tables(outcomes, settings) if any(outcome.done for outcome in outcomes) else []
+    tables = study.tables(outcomes, settings) if any(outcome.done for outcome in outcomes) else []
     grown = growing(study, outcomes, settings) if grown is None else grown
-    return [*made, *growth_tables(grown, to), cells_table(study, outcomes), where_table(environment)]
+    return [*tables, *growth_tables(grown, to), cells_table(study, outcomes), where_table(environment)]
 
 
 def cells_table(study: Study, outcomes: Sequence[Outcome]) -> Table:
@@ -271,20 +277,20 @@ def cells_table(study: Study, outcomes: Sequence[Outcome]) -> Table:
             )
         )
     done = sum(outcome.done for outcome in outcomes)
-    made = Table("cells", f"Cells: {done} of {len(outcomes)} done", columns, rows)
+    table = Table("cells", f"Cells: {done} of {len(outcomes)} done", columns, rows)
     if done < len(outcomes):
-        made.warnings.append(f"{len(outcomes) - done} of {len(outcomes)} cells are missing in the tables: see Cells")
-    return made
+        table.warnings.append(f"{len(outcomes) - done} of {len(outcomes)} cells are missing in the tables: see Cells")
+    return table
 
 
 def where_table(environment: Mapping[str, Any]) -> Table:
     rows: list[tuple[Value, ...]] = []
     for name, value in environment.items():
         if isinstance(value, Mapping):
-            value = "; ".join(f"{key} {one}".strip() for key, one in value.items())
+            value = "; ".join(f"{key} {item}".strip() for key, item in value.items())
         elif isinstance(value, list):
             value = "; ".join(
-                " ".join(map(str, one.values())) if isinstance(one, Mapping) else str(one) for one in value
+                " ".join(map(str, item.values())) if isinstance(item, Mapping) else str(item) for item in value
             )
         if value not in ("", None):
             rows.append((name.replace("_", " "), str(value)))

@@ -39,7 +39,7 @@ def environment(pythons: Pythons) -> dict[str, Any]:
         "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or 1,
         "networks": networks(),
         "devices": devices(),
-        "pythons": [described(one) for one in pythons.all],
+        "pythons": [described(python) for python in pythons.all],
         "launchers": launchers(pythons),
         "variables": {
             name: "…" if SECRET.search(name) else ACCOUNT.sub("//…@", value)
@@ -59,16 +59,16 @@ def joined(before: dict[str, Any] | None, now: dict[str, Any]) -> dict[str, Any]
     """Of a study that was started several times: what is now, with what was otherwise before beside it."""
     if not before:
         return now
-    made = dict(now)
+    merged = dict(now)
     for name in ("host", "cpu", "rankscope"):
         if before.get(name) not in (None, now[name]):
-            made[name] = f"{before[name]}; later {now[name]}"
-    made["date"] = f"{str(before.get('date')).partition(' ')[0]} to {now['date']}"
-    made["pythons"] = [
+            merged[name] = f"{before[name]}; later {now[name]}"
+    merged["date"] = f"{str(before.get('date')).partition(' ')[0]} to {now['date']}"
+    merged["pythons"] = [
         *before.get("pythons", []),
-        *(one for one in now["pythons"] if one not in before.get("pythons", [])),
+        *(python for python in now["pythons"] if python not in before.get("pythons", [])),
     ]
-    return made
+    return merged
 
 
 def cpu_model() -> str:
@@ -82,14 +82,14 @@ def cpu_model() -> str:
 
 def networks() -> dict[str, str]:
     """Name to what the kernel knows of its speed; InfiniBand and the like beside Ethernet."""
-    found = {}
+    speeds = {}
     for place in sorted(Path("/sys/class/net").glob("*")):
-        found[place.name] = (
+        speeds[place.name] = (
             f"{speed} Mbit/s" if (speed := line_of(place / "speed")) not in ("", "-1") else line_of(place / "operstate")
         )
     for place in sorted(Path("/sys/class/infiniband").glob("*/ports/*/rate")):
-        found[place.parts[-4]] = line_of(place)
-    return found
+        speeds[place.parts[-4]] = line_of(place)
+    return speeds
 
 
 def line_of(path: Path) -> str:
@@ -102,16 +102,18 @@ def line_of(path: Path) -> str:
 def devices() -> list[str]:
     if not shutil.which("nvidia-smi"):
         return []
-    asked = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
+    command = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
     try:
-        told = subprocess.run(asked, capture_output=True, text=True, timeout=20, check=False)
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.SubprocessError):
         return []
-    return told.stdout.splitlines()
+    return answer.stdout.splitlines()
 
 
 def launchers(pythons: Pythons) -> list[str]:
     """What each says of its version."""
-    paths = dict.fromkeys([one.mpirun for one in pythons.all if one.mpirun] + [p for p in ("srun",) if shutil.which(p)])
-    told = {path: VERSION.search(version_of(path)) for path in paths}
-    return [f"{path}: {' '.join(found[0].split())}" for path, found in told.items() if found]
+    paths = dict.fromkeys(
+        [python.mpirun for python in pythons.all if python.mpirun] + [p for p in ("srun",) if shutil.which(p)]
+    )
+    versions = {path: VERSION.search(version_of(path)) for path in paths}
+    return [f"{path}: {' '.join(match[0].split())}" for path, match in versions.items() if match]

@@ -11,10 +11,10 @@ from rankscope.whole_file import write_whole
 
 def read_json(path: Path) -> dict[str, Any] | None:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def write_json(path: Path, what: dict[str, Any]) -> None:

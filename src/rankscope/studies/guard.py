@@ -190,13 +190,13 @@ def descendants() -> list[int]:
                 continue
             if state not in (b"Z", b"X"):
                 children.setdefault(int(parent), []).append(int(name))
-    found: list[int] = []
+    pids: list[int] = []
     waiting = [os.getpid()]
     while waiting:
         below = children.get(waiting.pop(), [])
-        found += below
+        pids += below
         waiting += below
-    return found
+    return pids
 
 
 def bind_to(parent: int) -> None:

@@ -68,9 +68,9 @@ class Times:
 def import_tables(outcomes: Sequence[Outcome], settings: Settings) -> list[Table]:
     """Calls, times by place, with staging, break-evens, bounds."""
     times, counts = times_of(outcomes), counts_of(outcomes)
-    made = [calls_table(outcomes), place_table(times), staged_table(times), break_even_table(outcomes, settings)]
-    made += [bound_table(outcomes, times, counts, settings), projection_table(outcomes, counts, settings)]
-    return [table for table in made if table.rows]
+    tables = [calls_table(outcomes), place_table(times), staged_table(times), break_even_table(outcomes, settings)]
+    tables += [bound_table(outcomes, times, counts, settings), projection_table(outcomes, counts, settings)]
+    return [table for table in tables if table.rows]
 
 
 def import_series(outcomes: Sequence[Outcome], settings: Settings) -> list[Series]:
@@ -92,8 +92,10 @@ def import_ns(outcome: Outcome) -> float:
 
 def transfer_ns(outcome: Outcome) -> float:
     """What a rank waited for its copy, the start of the command that stages included; the longest."""
-    told = [json.loads(path.read_text(encoding="utf-8")) for path in Path(outcome.folder, "times").glob("rank-*.json")]
-    return max((float(one["waited_ns"]) for one in told), default=0.0)
+    results = [
+        json.loads(path.read_text(encoding="utf-8")) for path in Path(outcome.folder, "times").glob("rank-*.json")
+    ]
+    return max((float(result["waited_ns"]) for result in results), default=0.0)
 
 
 def times_of(outcomes: Sequence[Outcome]) -> Times:
@@ -122,49 +124,49 @@ def counted(outcomes: Sequence[Outcome]) -> dict[str, Outcome]:
 
 def counts_of(outcomes: Sequence[Outcome]) -> dict[str, ImportCounts]:
     """What one rank asks for, below the environment it imports from."""
-    found = {}
-    for framework, one in counted(outcomes).items():
-        store = one.run.store()
+    counts = {}
+    for framework, outcome in counted(outcomes).items():
+        store = outcome.run.store()
         ((process,),) = store.query(FIRST_RANK)
-        found[framework] = recorded_counts(store, int(process), str(one.results[0]["prefix"]))
-    return found
+        counts[framework] = recorded_counts(store, int(process), str(outcome.results[0]["prefix"]))
+    return counts
 
 
 def calls_table(outcomes: Sequence[Outcome]) -> Table:
     """Total, opens, stats and failed calls of one rank."""
-    made = Table("import_frameworks", "System calls to import, one rank", (*FRAMEWORK_COLUMNS, *FAILED), [])
-    for name, one in counted(outcomes).items():
-        counts = one.run.store().query(CALLS)[0]
+    table = Table("import_frameworks", "System calls to import, one rank", (*FRAMEWORK_COLUMNS, *FAILED), [])
+    for name, outcome in counted(outcomes).items():
+        counts = outcome.run.store().query(CALLS)[0]
         labels = [f"{kind} {name}" for kind in ("Total", "openat", "stats", "failed")]
-        made.rows.append(tuple(cell for pair in zip(labels, counts, strict=True) for cell in pair))
-    made.notes.append(
+        table.rows.append(tuple(cell for pair in zip(labels, counts, strict=True) for cell in pair))
+    table.notes.append(
         "openat: all calls that open a file; stats: the whole family; failed: of all calls. Of a process that starts, "
         "imports the framework and leaves its result; a constant of one rank, but for what its MPI does when it starts."
     )
-    return made
+    return table
 
 
 def place_table(times: Times) -> Table:
-    made = time_per_place(times.imports)
+    table = time_per_place(times.imports)
     note = (
         "The slowest rank, the median over the repeats. The ranks of a machine share its cores and its memory of files."
     )
     slow = "slow, cached: every rank has a mount of its own, cold, as if alone on a node; all share the server's rate."
-    return replace(made, columns=(RANKS, *made.columns[1:]), notes=[note, slow])
+    return replace(table, columns=(RANKS, *table.columns[1:]), notes=[note, slow])
 
 
 def staged_table(times: Times) -> Table:
-    made = staged_times(times.staged)
+    table = staged_times(times.staged)
     note = (
         "tmp transfer: from the start of a rank until its copy is there, the longest; ranks of a node share one copy."
     )
-    return replace(made, columns=(RANKS, *made.columns[1:]), notes=[note])
+    return replace(table, columns=(RANKS, *table.columns[1:]), notes=[note])
 
 
 def break_even_table(outcomes: Sequence[Outcome], settings: Settings) -> Table:
     """Each place against staging, transfer included."""
-    grown = [growth(one) for one in import_series(outcomes, settings) if one.name != STAGED]
-    against = [one for one in grown if one.series.name == TOTAL]
+    grown = [growth(series) for series in import_series(outcomes, settings) if series.name != STAGED]
+    against = [growth_of for growth_of in grown if growth_of.series.name == TOTAL]
     if not against:
         return Table("import_break_even", "Break-even", (), [])
     return replace(crossovers(grown, against), name="import_break_even", title="Ranks from which staging is faster")
@@ -175,64 +177,68 @@ def bound_table(
 ) -> Table:
     """On the slow file system what is asked and how long that takes are known beforehand: does it hold?"""
     server = FileServer(float(settings["rate"]), duration_ns(settings["latency"]))
-    made = Table("import_bound", "The slow file system: expected and measured", BOUND, [])
-    local = {(one.framework, one.nodes): one.wall_ns for one in times.imports if one.place == "local"}
-    for one in times.imports:
-        cache = CACHE_OF.get(one.place, "")
-        found = (
-            projected(counts[one.framework], cache, one.nodes, 1, server) if one.framework in counts and cache else None
+    table = Table("import_bound", "The slow file system: expected and measured", BOUND, [])
+    local = {(timed.framework, timed.nodes): timed.wall_ns for timed in times.imports if timed.place == "local"}
+    for timed in times.imports:
+        cache = CACHE_OF.get(timed.place, "")
+        projected_times = (
+            projected(counts[timed.framework], cache, timed.nodes, 1, server)
+            if timed.framework in counts and cache
+            else None
         )
-        if found is None or one.wall_ns is None:
+        if projected_times is None or timed.wall_ns is None:
             continue
-        asked = asked_operations(outcomes, one)
-        local_ns = local.get((one.framework, one.nodes))
-        share = one.wall_ns / (local_ns + found.at_most_ns) if local_ns else None
-        bounds = (found.time_ns, found.at_most_ns, local_ns, one.wall_ns, share)
-        made.rows.append((one.framework, one.place, one.nodes, found.server_operations, asked, *bounds))
-    made.notes.append(
+        operations = asked_operations(outcomes, timed)
+        local_ns = local.get((timed.framework, timed.nodes))
+        share = timed.wall_ns / (local_ns + projected_times.at_most_ns) if local_ns else None
+        bounds = (projected_times.time_ns, projected_times.at_most_ns, local_ns, timed.wall_ns, share)
+        table.rows.append(
+            (timed.framework, timed.place, timed.nodes, projected_times.server_operations, operations, *bounds)
+        )
+    table.notes.append(
         "Expected: operations of one rank × ranks; asked: what the file system counted. The larger and the sum of "
         "latency and queue bound the time that the file system takes; local: what computing takes, on shared cores."
     )
-    return made
+    return table
 
 
 def asked_operations(outcomes: Sequence[Outcome], import_time: ImportTime) -> int | None:
     """Of all ranks together, the median over the repeats."""
     place = (import_time.framework, import_time.place, import_time.nodes)
-    found = []
+    operations = []
     for outcome in outcomes:
         if outcome.done and (outcome.cell["framework"], outcome.cell["place"], outcome.cell.ranks) == place:
             try:
-                found.append(of_server(Path(outcome.folder, "server"))["metadata"])
+                operations.append(of_server(Path(outcome.folder, "server"))["metadata"])
             except (Unavailable, KeyError):
                 continue
-    return int(median(found)) if found else None
+    return int(median(operations)) if operations else None
 
 
 def projection_table(outcomes: Sequence[Outcome], counts: dict[str, ImportCounts], settings: Settings) -> Table:
     """Ranks × calls against a server's operations a second: no more than an upper bound."""
     server = FileServer(float(settings["server"]))
-    grown = {one.what: growth(one) for one in import_series(outcomes, settings) if one.name == "slow"}
-    made = Table("import_projection", "Projected to larger jobs, as an upper bound", PROJECTION, [])
+    grown = {series.what: growth(series) for series in import_series(outcomes, settings) if series.name == "slow"}
+    table = Table("import_projection", "Projected to larger jobs, as an upper bound", PROJECTION, [])
     refused: dict[str, None] = {}
-    for framework, one in counts.items():
+    for framework, import_counts in counts.items():
         for ranks in map(int, settings["jobs"].split(",")):
             row: list[Value] = [framework, ranks]
             for cache in ("calls", "none", "negative"):
-                found = projected(one, cache, ranks, 1, server)
-                row += [found.server_operations, found.server_bound_ns] if found else [None, None]
+                estimate = projected(import_counts, cache, ranks, 1, server)
+                row += [estimate.server_operations, estimate.server_bound_ns] if estimate else [None, None]
             law = grown[f"import {framework}"].at(ranks) if f"import {framework}" in grown else None
             if isinstance(law, str):
                 refused[f"{framework}: {law}"] = None
-            made.rows.append((*row, law.value if isinstance(law, LawEstimate) else None))
+            table.rows.append((*row, law.value if isinstance(law, LawEstimate) else None))
     rate = f"{int(settings['server']):,} operations a second"
-    made.notes.append(
+    table.notes.append(
         f"If all of it reached a server that does {rate}: every system call; every path below the environment, as one "
         "operation; each such name once for each rank. Not a forecast: nodes with a shared cache ask far less."
     )
     if grown:
-        made.notes.append(
+        table.notes.append(
             "As it grew: the model fitted to the times measured at place slow, whose server is another one."
         )
-    made.notes += [f"Not projected from what was measured: {text}" for text in refused]
-    return made
+    table.notes += [f"Not projected from what was measured: {text}" for text in refused]
+    return table

@@ -67,22 +67,22 @@ def frameworks(settings: Settings) -> dict[str, str]:
 
 
 def modules(text: str) -> dict[str, str]:
-    found = {}
+    named = {}
     for word in filter(None, text.split(",")):
         name, equals, module = word.partition("=")
-        found[name.strip()] = module.strip() if equals else MODULES.get(name.strip(), name.strip())
-    return found
+        named[name.strip()] = module.strip() if equals else MODULES.get(name.strip(), name.strip())
+    return named
 
 
 def places(settings: Settings) -> dict[str, str]:
     """Name to folder, "" for those that are no folder of the user's."""
-    found = {}
+    folders = {}
     for word in filter(None, settings["places"].split(",")):
         name, equals, folder = word.partition("=")
         if not equals and name not in PLACES:
             raise BadStudy(f"--places {name}: choose of {', '.join(PLACES)}, or give NAME=FOLDER")
-        found[name] = os.path.abspath(folder) if equals else ""
-    return found
+        folders[name] = os.path.abspath(folder) if equals else ""
+    return folders
 
 
 def has(cell: Cell, scales: Sequence[int], settings: Settings) -> bool:
@@ -94,8 +94,8 @@ def has(cell: Cell, scales: Sequence[int], settings: Settings) -> bool:
 
 def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> CellJob | Missing:
     place, module = cell["place"], frameworks(settings)[cell["framework"]]
-    own = places(settings).get(place, "")
-    python = found_python(module, own, pythons)
+    folder_given = places(settings).get(place, "")
+    python = found_python(module, folder_given, pythons)
     if isinstance(python, Missing):
         return python
     by_mpi = module.partition(".")[0] in STARTS_MPI
@@ -103,17 +103,17 @@ def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> CellJo
         return Missing(f"no mpirun beside {python.path} nor on the PATH: install an MPI")
     python = without_links(python)
     command = (python.path, path_of("imports"), module, folder)
-    made = CellJob((*command, python.prefix), "mpirun" if by_mpi else "local", python.path, ONE_THREAD)
+    cell_job = CellJob((*command, python.prefix), "mpirun" if by_mpi else "local", python.path, ONE_THREAD)
     if place == COUNTED:
-        return replace(made, record=("--imports", "paths"))
-    if own or place == "local":
-        return made
+        return replace(cell_job, record=("--imports", "paths"))
+    if folder_given or place == "local":
+        return cell_job
     if reason := against_slowness(python):
         return Missing(reason)
     slow = slowed(python, SLOW.get(place, "none"), settings, folder)
     if place in SLOW:
-        return replace(made, around=slow)
-    copied = replace(made, command=(*command, "not", python.prefix))
+        return replace(cell_job, around=slow)
+    copied = replace(cell_job, command=(*command, "not", python.prefix))
     return staged(copied, slow, python, module, settings["node_storage"] or node_storage(), folder)
 
 
@@ -135,22 +135,22 @@ def against_slowness(python: Python) -> str:
     return ""
 
 
-def staged(made: CellJob, slow: tuple[str, ...], python: Python, module: str, to: str, folder: str) -> CellJob:
+def staged(cell_job: CellJob, slow: tuple[str, ...], python: Python, module: str, to: str, folder: str) -> CellJob:
     """What the import touches is packed once for the whole study; each job brings it to its nodes, from slow."""
     bundle = os.path.normpath(os.path.join(folder, *[os.pardir] * 3, "bundles", f"{module}.bundle"))
     stage = (*rankscope(), "stage", python.prefix, "--bundle", bundle)
     rehearsal = (*stage, "--no-base", "--record", "--", "python", "-c", f"import {module}")
     times = os.path.join(folder, "times")
     inside = (*stage, "--to", to, "--meet", folder, "--strict", "--times", times, "--")
-    return replace(made, around=(*slow, *inside), before=rehearsal, makes=bundle)
+    return replace(cell_job, around=(*slow, *inside), before=rehearsal, makes=bundle)
 
 
-def found_python(module: str, own: str, pythons: Pythons) -> Python | Missing:
+def found_python(module: str, folder_given: str, pythons: Pythons) -> Python | Missing:
     """The one that has the framework: at the user's place, or the first of those at hand."""
     package = module.partition(".")[0]
-    if not own:
+    if not folder_given:
         return pythons.having(package) or Missing(pythons.without(package))
-    path = os.path.join(own, "bin", "python")
+    path = os.path.join(folder_given, "bin", "python")
     if not os.access(path, os.X_OK):
         return Missing(f"{path}: there is no Python: put an environment there, or name another folder with --places")
     if not importable(path, package):

@@ -62,10 +62,10 @@ class Python:
     @property
     def mpirun(self) -> str:
         """The launcher of the MPI in the same environment, or the one on the PATH; "" where there is none."""
-        own = os.path.join(os.path.dirname(self.path), "mpirun")
+        beside = os.path.join(os.path.dirname(self.path), "mpirun")
         if self.elsewhere:
-            return own
-        return own if os.access(own, os.X_OK) else shutil.which("mpirun") or ""
+            return beside
+        return beside if os.access(beside, os.X_OK) else shutil.which("mpirun") or ""
 
     def answers(self, question: str) -> bool:
         """Whether this is true of its torch, which has to be imported for it."""
@@ -98,11 +98,11 @@ class Pythons:
 
     def having(self, *modules: str) -> Python | None:
         """The first that has them all."""
-        return next((one for one in self.all if all(has(one, name) for name in modules)), None)
+        return next((python for python in self.all if all(has(python, name) for name in modules)), None)
 
     def without(self, *modules: str) -> str:
         """What is said where none has them."""
-        looked = ", ".join(one.path for one in self.all)
+        looked = ", ".join(python.path for python in self.all)
         return f"no {' and '.join(modules)} in {looked}: install it, or name the Python that has it with --python"
 
 
@@ -121,12 +121,12 @@ def importable(path: str, module: str) -> bool:
 @cache
 def is_true(python: str, question: str) -> bool:
     try:
-        told = subprocess.run(
+        answer = subprocess.run(
             [python, "-c", TRUE, question], capture_output=True, timeout=PROBE_S, check=False, stdin=subprocess.DEVNULL
         )
     except (OSError, subprocess.SubprocessError):
         return False
-    return told.returncode == 0
+    return answer.returncode == 0
 
 
 def probe(path: str, *more: str) -> Python:
@@ -136,7 +136,7 @@ def probe(path: str, *more: str) -> Python:
         raise BadStudy(f"--python {path}: there is no such program")
     where = os.path.abspath(where)
     try:
-        told = subprocess.run(
+        answer = subprocess.run(
             [where, "-c", PROBE, *(more or ASKED)],
             capture_output=True,
             text=True,
@@ -144,10 +144,10 @@ def probe(path: str, *more: str) -> Python:
             check=True,
             stdin=subprocess.DEVNULL,
         )
-        found = json.loads(told.stdout)
+        facts = json.loads(answer.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as problem:
         raise BadStudy(f"--python {path}: it cannot be asked what it has ({problem})") from None
-    return Python(where, found["version"], found["prefix"], found["modules"])
+    return Python(where, facts["version"], facts["prefix"], facts["modules"])
 
 
 # ---------------------------------------------------------------- questions to another Python or program, asked once
@@ -158,12 +158,12 @@ ASK_S = 120
 def said(*command: str) -> str:
     """What it prints; "" where it fails or is not there."""
     try:
-        told = subprocess.run(
+        answer = subprocess.run(
             command, capture_output=True, text=True, timeout=ASK_S, check=True, stdin=subprocess.DEVNULL
         )
     except (OSError, subprocess.SubprocessError):
         return ""
-    return told.stdout
+    return answer.stdout
 
 
 def is_elsewhere(python: Python) -> bool:

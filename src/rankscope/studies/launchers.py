@@ -163,16 +163,16 @@ def template(start: JobStart) -> tuple[list[str], dict[str, str]]:
     """The user's own words, with {ranks}, {nodes}, {ppn} and {command} filled in."""
     if "{command}" not in start.wanted.template:
         raise BadStudy("--template needs {command}, as in 'aprun -n {ranks} -N {ppn} {command}'")
-    found: list[str] = []
+    words: list[str] = []
     for word in shlex.split(start.wanted.template):
         if word == "{command}":
-            found += start.command
+            words += start.command
             continue
         per_node = start.wanted.per_node or start.ranks
         for name, value in {"ranks": start.ranks, "nodes": start.nodes, "ppn": per_node}.items():
             word = word.replace(f"{{{name}}}", str(value))
-        found.append(word.replace("{command}", shlex.join(start.command)))
-    return found, {}
+        words.append(word.replace("{command}", shlex.join(start.command)))
+    return words, {}
 
 
 LAUNCHERS: dict[str, Callable[[JobStart], tuple[list[str], dict[str, str]]]] = {
@@ -191,11 +191,11 @@ LAUNCHERS: dict[str, Callable[[JobStart], tuple[list[str], dict[str, str]]]] = {
 def mpirun_of(start: JobStart) -> str:
     """The one in the environment of the job's Python, or on the PATH."""
     folder = os.path.dirname(start.job.python)
-    own = os.path.join(folder, "mpirun") if folder else ""
+    local_mpirun = os.path.join(folder, "mpirun") if folder else ""
     if start.wanted.elsewhere:
-        return own or "mpirun"
-    if own and os.access(own, os.X_OK):
-        return own
+        return local_mpirun or "mpirun"
+    if local_mpirun and os.access(local_mpirun, os.X_OK):
+        return local_mpirun
     if on_path("mpirun"):
         return "mpirun"
     raise BadStudy(
@@ -211,10 +211,10 @@ def on_path(program: str) -> bool:
 
 def mpi_kind(mpirun: str) -> str:
     """Whose launcher it is, by what it says of itself."""
-    told = version_of(mpirun)
-    if "Open MPI" in told or "OpenRTE" in told or "prrte" in told.lower():
+    version = version_of(mpirun)
+    if "Open MPI" in version or "OpenRTE" in version or "prrte" in version.lower():
         return "openmpi"
-    return "impi" if "Intel" in told else "mpich"
+    return "impi" if "Intel" in version else "mpich"
 
 
 def kinds() -> Sequence[str]:

@@ -55,19 +55,21 @@ class Ledger:
     def outcome(self, cell: Cell) -> Outcome:
         """How it ended, or that it waits."""
         place = self.folder / "cells" / cell.name
-        told = read_json(place / CELL)
-        if told is None or told.get("state") not in FINAL:
+        record = read_json(place / CELL)
+        if record is None or record.get("state") not in FINAL:
             return Outcome(cell)
-        attempt = str(place / told["attempt"]) if told.get("attempt") else ""
+        attempt = str(place / record["attempt"]) if record.get("attempt") else ""
         results = results_in(Path(attempt)) if attempt else []
-        command = tuple(told.get("command", ()))
-        return Outcome(cell, told["state"], told.get("reason", ""), told.get("seconds"), attempt, command, results)
+        command = tuple(record.get("command", ()))
+        return Outcome(
+            cell, record["state"], record.get("reason", ""), record.get("seconds"), attempt, command, results
+        )
 
     def attempts(self, cell: Cell) -> list[Path]:
         """In the order in which they were made."""
         place = self.folder / "cells" / cell.name
-        found = [(int(name[1]), path) for path in place.glob("attempt-*") if (name := ATTEMPT.fullmatch(path.name))]
-        return [path for _, path in sorted(found)]
+        numbered = [(int(name[1]), path) for path in place.glob("attempt-*") if (name := ATTEMPT.fullmatch(path.name))]
+        return [path for _, path in sorted(numbered)]
 
     def new_attempt(self, cell: Cell) -> Path:
         """A folder that no earlier attempt has: one that was killed may have left processes that still write."""
@@ -84,7 +86,7 @@ class Ledger:
     def keep(self, outcome: Outcome) -> None:
         place = self.folder / "cells" / outcome.cell.name
         place.mkdir(parents=True, exist_ok=True)
-        told = {
+        record = {
             "state": outcome.state,
             "reason": outcome.reason,
             "seconds": outcome.seconds,
@@ -94,10 +96,10 @@ class Ledger:
             "ranks": outcome.cell.ranks,
             "repeat": outcome.cell.repeat,
         }
-        write_json(place / CELL, told)
+        write_json(place / CELL, record)
 
 
 def results_in(attempt: Path) -> list[dict[str, Any]]:
     """What the ranks left there, in their order."""
-    found = [read_json(path) for path in (attempt / "results").glob("*.json")]
-    return sorted((one for one in found if one is not None), key=lambda one: int(one.get("rank", 0)))
+    results = [read_json(path) for path in (attempt / "results").glob("*.json")]
+    return sorted((result for result in results if result is not None), key=lambda result: int(result.get("rank", 0)))

@@ -49,8 +49,8 @@ SMALL = f"""
 def version(place: Place, outcome: Outcome) -> tuple[Value, ...]:
     """The cell, its MPI as it calls itself."""
     library, kind, ranks = place
-    told = outcome.run.query("SELECT any_value(versions) FROM ranks WHERE role = 'rank'").rows[0][0]
-    named = [part.strip() for part in str(told or "").split(";") if "mpi" in part.lower()]
+    versions = outcome.run.query("SELECT any_value(versions) FROM ranks WHERE role = 'rank'").rows[0][0]
+    named = [part.strip() for part in str(versions or "").split(";") if "mpi" in part.lower()]
     return library, named[0] if named and kind == "any" else kind, ranks
 
 
@@ -73,16 +73,16 @@ def negotiation(places: Places) -> Table:
         Column("small_wait_share", Unit.SHARE, "Wait share, ≤ 8 bytes"),
         Column("large_wait_share", Unit.SHARE, "Wait share, larger"),
     )
-    made = Table("negotiation", "Negotiation: calls of at most 8 bytes", columns, [])
+    table = Table("negotiation", "Negotiation: calls of at most 8 bytes", columns, [])
     for place, repeats in places.items():
-        ranks, one = int(place[-1]), repeats[0]
+        ranks, outcome = int(place[-1]), repeats[0]
         speed = statistics.median(map(samples_per_s, repeats))
-        calls, small_ns, few, few_ns, reduces, reduce_ns, all_ns = map(float, figures(one.run, SMALL)[0])
-        elapsed = figures(one.run, "SELECT sum(mpi_elapsed_ns) FROM ranks WHERE role = 'rank'")[0][0]
-        samples = one.results[0]["batch"] * ranks
-        made.rows.append(
+        calls, small_ns, few, few_ns, reduces, reduce_ns, all_ns = map(float, figures(outcome.run, SMALL)[0])
+        elapsed = figures(outcome.run, "SELECT sum(mpi_elapsed_ns) FROM ranks WHERE role = 'rank'")[0][0]
+        samples = outcome.results[0]["batch"] * ranks
+        table.rows.append(
             (
-                *version(place, one),
+                *version(place, outcome),
                 speed,
                 1e9 * samples / speed,
                 all_ns / float(elapsed) if elapsed else None,
@@ -91,30 +91,30 @@ def negotiation(places: Places) -> Table:
                 small_ns / all_ns if all_ns else None,
                 few / reduces if reduces else None,
                 few_ns / reduce_ns if reduce_ns else None,
-                *waiting(one.run),
+                *waiting(outcome.run),
             )
         )
-    made.notes += [
+    table.notes += [
         "Samples/s: steps × batch × ranks ÷ the seconds of the slowest rank, over the epochs after the first.",
         "Calls and times: mean of the ranks, from MPI_Init to MPI_Finalize. A call of at most 8 bytes carries no "
         "gradient: ranks agree by it that a tensor is ready everywhere.",
         "Wait share: of the time in collectives, what passed until the last rank had come; the rest is transfer "
         "and exit skew. Ranks wait in the first collective after their work, which is the small one.",
     ]
-    return made
+    return table
 
 
 def waiting(run: Run) -> tuple[float | None, float | None]:
     """Of the time in small and in larger collectives: what was waiting for the last rank."""
     frame = run.table("collectives")
     at = {column.name: place for place, column in enumerate(frame.table.columns)}
-    found: list[float | None] = []
+    shares: list[float | None] = []
     for least, most in ((1, SMALL_BYTES), (SMALL_BYTES + 1, math.inf)):
         rows = [row for row in frame.rows if least <= int(str(row[at["up_to_bytes"]] or 0)) <= most]
         times = [[float(str(row[at[name]] or 0)) for row in rows] for name in ("wait_ns", "transfer_ns", "leaving_ns")]
         all_ns = sum(map(sum, times))
-        found.append(sum(times[0]) / all_ns if all_ns else None)
-    return found[0], found[1]
+        shares.append(sum(times[0]) / all_ns if all_ns else None)
+    return shares[0], shares[1]
 
 
 def samples_per_s(outcome: Outcome) -> float:
@@ -135,15 +135,15 @@ def routines(places: Places) -> Table:
         Column("time_s", Unit.NUMBER, "time(sec)"),
         Column("share", Unit.SHARE, "% of MPI time"),
     )
-    made = Table("routines", "MPI routines by scale, mean of the ranks", columns, [])
+    table = Table("routines", "MPI routines by scale, mean of the ranks", columns, [])
     for place, repeats in places.items():
-        found = figures(repeats[0].run, ROUTINES)
-        all_ns = sum(float(row[3] or 0) for row in found)
-        for name, calls, size, total_ns in found:
+        rows = figures(repeats[0].run, ROUTINES)
+        all_ns = sum(float(row[3] or 0) for row in rows)
+        for name, calls, size, total_ns in rows:
             share = float(total_ns) / all_ns if all_ns else None
-            told = per_rank(calls, size, total_ns, int(place[-1]))
-            made.rows.append((*version(place, repeats[0]), name, *told, share))
-    return made
+            means = per_rank(calls, size, total_ns, int(place[-1]))
+            table.rows.append((*version(place, repeats[0]), name, *means, share))
+    return table
 
 
 def per_rank(calls: Any, size: Any, total_ns: Any, ranks: int) -> tuple[str, str, str]:
@@ -161,12 +161,12 @@ def sizes(places: Places) -> Table:
         Column("time_s", Unit.NUMBER, "time(sec)"),
         Column("mean_ns", Unit.NS, "Per call"),
     )
-    made = Table("sizes", "Message size distributions by scale, mean of the ranks", columns, [])
+    table = Table("sizes", "Message size distributions by scale, mean of the ranks", columns, [])
     for place, repeats in places.items():
         for name, _, calls, size, total_ns in figures(repeats[0].run, SIZES):
-            told = per_rank(calls, size, total_ns, int(place[-1]))
-            made.rows.append((*version(place, repeats[0]), name, *told, float(total_ns) / calls if calls else None))
-    return made
+            means = per_rank(calls, size, total_ns, int(place[-1]))
+            table.rows.append((*version(place, repeats[0]), name, *means, float(total_ns) / calls if calls else None))
+    return table
 
 
 def balance(places: Places) -> Table:
@@ -182,7 +182,7 @@ def balance(places: Places) -> Table:
         Column("elapsed_ns", Unit.NS, "Elapsed"),
         Column("outside_ratio", Unit.NUMBER, "Outside MPI, largest ÷ mean"),
     )
-    made = Table("balance", "Communication summary for all tasks, by scale", columns, [])
+    table = Table("balance", "Communication summary for all tasks, by scale", columns, [])
     for place, repeats in places.items():
         rows = repeats[0].run.table("communication").rows
         shares = repeats[0].run.table("balance")
@@ -190,11 +190,11 @@ def balance(places: Places) -> Table:
         ratio = max(outside) * len(outside) / sum(outside) if outside and sum(outside) else None
         extremes = [value for row in rows for value in (row[3], row[1])]
         longest = max((float(str(row[4])) for row in rows if row[4] is not None), default=None)
-        made.rows.append((*version(place, repeats[0]), *extremes, longest, ratio))
-    made.notes.append(
+        table.rows.append((*version(place, repeats[0]), *extremes, longest, ratio))
+    table.notes.append(
         "The rank with the least time in MPI is, where they wait for each other, the one that the others wait for."
     )
-    return made
+    return table
 
 
 def layout(place: Place, outcome: Outcome) -> Table:
@@ -218,27 +218,27 @@ def axes(settings: Settings) -> Mapping[str, Sequence[str]]:
 
 
 def words(settings: Settings, option: str, known: Sequence[str]) -> list[str]:
-    found = [word.strip() for word in settings[option].split(",") if word.strip()]
-    if not found or any(word not in known for word in found):
+    chosen = [word.strip() for word in settings[option].split(",") if word.strip()]
+    if not chosen or any(word not in known for word in chosen):
         raise BadStudy(f"--{option} {settings[option]}: choose of {', '.join(known)}, separated by commas")
-    return found
+    return chosen
 
 
 def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> CellJob | Missing:
     library, device = cell["library"], settings["device"]
     modules = MODULES[library] if device == "cpu" else tuple({*MODULES[library], "torch"})
-    having = [one for one in pythons.all if all(name in one.modules for name in modules)]
+    having = [python for python in pythons.all if all(name in python.modules for name in modules)]
     if not having:
         return Missing(pythons.without(*modules))
-    python = next((one for one in having if fits(one, cell["mpi"])), None)
+    python = next((python for python in having if fits(python, cell["mpi"])), None)
     if python is None:
-        return Missing(f"no {cell['mpi']} beside {', '.join(one.path for one in having)}: name one with --python")
+        return Missing(f"no {cell['mpi']} beside {', '.join(python.path for python in having)}: name one with --python")
     why = "" if is_elsewhere(python) else lacking(python, library, device)
     if why:
         return Missing(why)
-    told = {"into": folder, "library": library, "device": device}
-    told |= {name: settings[name] for name in PARAMETERS if name not in ("libraries", "mpi", "device")}
-    options = [word for name, value in told.items() for word in (f"--{name.replace('_', '-')}", value)]
+    values = {"into": folder, "library": library, "device": device}
+    values |= {name: settings[name] for name in PARAMETERS if name not in ("libraries", "mpi", "device")}
+    options = [word for name, value in values.items() for word in (f"--{name.replace('_', '-')}", value)]
     one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     return CellJob((python.path, path_of("mpi_training"), *options), "mpirun", python.path, one_thread)
 
@@ -270,9 +270,9 @@ def takes_gpu_buffers(python: Python) -> bool:
 
 def tables(outcomes: Sequence[Outcome], settings: Settings) -> list[Table]:
     places = by_place(outcomes, *AXES)
-    made = [negotiation(places), routines(places), sizes(places), balance(places)]
-    largest = {place[:-1]: place for place in sorted(places, key=lambda one: int(one[-1]))}
-    return [*made, *(layout(place, places[place][0]) for place in largest.values())]
+    shown = [negotiation(places), routines(places), sizes(places), balance(places)]
+    largest = {place[:-1]: place for place in sorted(places, key=lambda place: int(place[-1]))}
+    return [*shown, *(layout(place, places[place][0]) for place in largest.values())]
 
 
 PARAMETERS = {

@@ -45,9 +45,9 @@ class Cell:
     def name(self) -> str:
         """The same for the same cell of every start of the study, and the name of its folder."""
         words = [*(f"{axis}={value}" for axis, value in self.values), f"ranks={self.ranks}", f"repeat={self.repeat}"]
-        whole = ",".join(words)
-        plain = re.sub(r"[^A-Za-z0-9_.=,+-]", "_", whole)[:LONGEST_NAME]
-        return plain if plain == whole else f"{plain}-{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
+        text = ",".join(words)
+        plain = re.sub(r"[^A-Za-z0-9_.=,+-]", "_", text)[:LONGEST_NAME]
+        return plain if plain == text else f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
     @property
     def label(self) -> str:
@@ -116,11 +116,11 @@ def cells(
             )
         axes[axis] = [value for value in axes[axis] if value in wanted]
     places = [tuple(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
-    made = [Cell(place, ranks, repeat + 1) for repeat in range(repeats) for place in places for ranks in scales]
-    made = [cell for cell in made if study.has(cell, scales, settings) and study.sensible(cell, settings)]
-    if not made:
+    planned = [Cell(place, ranks, repeat + 1) for repeat in range(repeats) for place in places for ranks in scales]
+    planned = [cell for cell in planned if study.has(cell, scales, settings) and study.sensible(cell, settings)]
+    if not planned:
         raise BadStudy(f"the study {study.name} has no cell: an axis, --scale or --repeat is empty")
-    return made
+    return planned
 
 
 # ---------------------------------------------------------------- what became of one cell
@@ -154,8 +154,8 @@ class Outcome:
 # Outcomes in the order of tables: done ones by their place on the axes, repeats together.
 def by_place(outcomes: Sequence[Outcome], *axes: str) -> dict[tuple[str | int, ...], list[Outcome]]:
     """(values of the axes…, ranks) to the repeats that are done."""
-    found: dict[tuple[str | int, ...], list[Outcome]] = {}
+    by_key: dict[tuple[str | int, ...], list[Outcome]] = {}
     for outcome in outcomes:
         if outcome.done:
-            found.setdefault((*(outcome.cell[axis] for axis in axes), outcome.cell.ranks), []).append(outcome)
-    return found
+            by_key.setdefault((*(outcome.cell[axis] for axis in axes), outcome.cell.ranks), []).append(outcome)
+    return by_key

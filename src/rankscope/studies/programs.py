@@ -27,7 +27,7 @@ def beside(name: str) -> str:
 def version_of(program: str) -> str:
     """What it says of itself."""
     try:
-        told = subprocess.run(
+        answer = subprocess.run(
             [program, "--version"],
             capture_output=True,
             text=True,
@@ -38,4 +38,4 @@ def version_of(program: str) -> str:
         )
     except (OSError, subprocess.SubprocessError):
         return ""
-    return told.stdout + told.stderr
+    return answer.stdout + answer.stderr

@@ -56,10 +56,10 @@ class StudyRequest:
 
 def differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What is not the same in two identities."""
-    found = []
+    differences = []
     for name in ("study", "launcher", "definition"):
         if before.get(name, "") != now[name]:
-            found.append("its file's [workload] or [launch]" if name == "definition" else name)
+            differences.append("its file's [workload] or [launch]" if name == "definition" else name)
     old, new = before.get("settings", {}), now["settings"]
-    found += [f"--{name.replace('_', '-')}" for name in {**old, **new} if old.get(name) != new.get(name)]
-    return found
+    differences += [f"--{name.replace('_', '-')}" for name in {**old, **new} if old.get(name) != new.get(name)]
+    return differences

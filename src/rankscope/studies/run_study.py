@@ -114,11 +114,11 @@ def ranks_seen(attempt: Path) -> tuple[int, int | None]:
     """Ranks in the recorded run, and in MPI's smallest world: without its own launcher each rank of it is alone."""
     try:
         run = Run(attempt / "run")
-        (found,) = run.query(RANKS).rows[0]
+        (ranks,) = run.query(RANKS).rows[0]
         (world,) = run.query(WORLD).rows[0]
     except (NoRun, Wrong, OSError):
         return 0, None
-    return int(str(found)), None if world is None else int(str(world))
+    return int(str(ranks)), None if world is None else int(str(world))
 
 
 def last_words(attempt: Path) -> str:
@@ -172,10 +172,10 @@ def ended(guard: Sequence[str], command: Sequence[str], place: Path, variables: 
     """How the command ended under its guard."""
     words = [sys.executable, *guard, "--parent", str(os.getpid()), "--", *command]
     said = finished(words, {**os.environ, **variables})
-    told = read_json(place / ENDED)
-    if told is None:
+    ending = read_json(place / ENDED)
+    if ending is None:
         raise BadStudy(f"{said or f'{place}: the cell was stopped from outside'}; continue with --resume")
-    return told
+    return ending
 
 
 def recorded(rankscope: Sequence[str], job: CellJob, attempt: str) -> tuple[str, ...]:
@@ -195,16 +195,16 @@ def prepared(job: CellJob, attempt: Path, timeout_s: float) -> str:
     place = attempt / "before"
     place.mkdir()
     os.makedirs(os.path.dirname(job.makes), exist_ok=True)
-    told = ended(guarded(str(place), timeout_s, False), job.before, place, job.environment)
-    if told["exit_code"] == 0 and os.path.exists(job.makes):
+    ending = ended(guarded(str(place), timeout_s, False), job.before, place, job.environment)
+    if ending["exit_code"] == 0 and os.path.exists(job.makes):
         return ""
-    return f"preparation of the job: exit code {told['exit_code']}{last_words(place)}"
+    return f"preparation of the job: exit code {ending['exit_code']}{last_words(place)}"
 
 
 def rankscope() -> tuple[str, ...]:
     """This rankscope, as a command that ranks can run."""
-    own = os.path.join(os.path.dirname(sys.executable), "rankscope")
-    return (own,) if os.access(own, os.X_OK) else (sys.executable, "-m", "rankscope")
+    script = os.path.join(os.path.dirname(sys.executable), "rankscope")
+    return (script,) if os.access(script, os.X_OK) else (sys.executable, "-m", "rankscope")
 
 
 def finished(guard: list[str], environment: dict[str, str]) -> str:
@@ -252,27 +252,27 @@ class Silent:
     def ended(self, outcome: Outcome, place: int, count: int, left_s: float | None) -> None: ...
 
 
-def run_study(asked: StudyRequest, ledger: Ledger, teller: Teller) -> list[Outcome]:
+def run_study(request: StudyRequest, ledger: Ledger, teller: Teller) -> list[Outcome]:
     """Every cell's outcome, those of earlier starts included."""
-    planned, now = asked.cells(), environment(asked.pythons)
+    planned, now = request.cells(), environment(request.pythons)
     with ledger.held():
-        before = same_study(asked, ledger)
-        ledger.describe({**asked.described(), "environment": joined(before.get("environment"), now)})
+        before = same_study(request, ledger)
+        ledger.describe({**request.described(), "environment": joined(before.get("environment"), now)})
         outcomes = [adopted(ledger, cell, ledger.outcome(cell)) for cell in planned]
-        run_waiting(asked, ledger, teller, outcomes)
+        run_waiting(request, ledger, teller, outcomes)
     return outcomes
 
 
-def run_waiting(asked: StudyRequest, ledger: Ledger, teller: Teller, outcomes: list[Outcome]) -> None:
+def run_waiting(request: StudyRequest, ledger: Ledger, teller: Teller, outcomes: list[Outcome]) -> None:
     """Runs those that have not ended; each is kept before the next begins."""
     pace = CellPace(outcomes)
-    to_run = [place for place, outcome in enumerate(outcomes) if waits(outcome, asked.retry)]
+    to_run = [place for place, outcome in enumerate(outcomes) if waits(outcome, request.retry)]
     for done, place in enumerate(to_run):
         cell = outcomes[place].cell
         waiting = [outcomes[later].cell for later in to_run[done + 1 :]]
         teller.begins(cell, place + 1, len(outcomes), pace.left_s([cell, *waiting]))
-        job_of = partial(asked.study.job, cell, asked.settings, asked.pythons)
-        outcomes[place] = run_cell(ledger, cell, job_of, asked.wanted, asked.timeout_s)
+        job_of = partial(request.study.job, cell, request.settings, request.pythons)
+        outcomes[place] = run_cell(ledger, cell, job_of, request.wanted, request.timeout_s)
         pace.took(outcomes[place])
         teller.ended(outcomes[place], place + 1, len(outcomes), pace.left_s(waiting))
 
@@ -281,11 +281,11 @@ def waits(outcome: Outcome, retry: bool) -> bool:
     return not outcome.done and (retry or outcome.state == "waiting")
 
 
-def same_study(asked: StudyRequest, ledger: Ledger) -> dict[str, Any]:
+def same_study(request: StudyRequest, ledger: Ledger) -> dict[str, Any]:
     """What the folder holds already, which must be of the same kind."""
     before = ledger.description()
-    if before and before.get("identity") != asked.identity():
-        other = differing(before.get("identity", {}), asked.identity())
+    if before and before.get("identity") != request.identity():
+        other = differing(before.get("identity", {}), request.identity())
         raise BadStudy(
             f"{ledger.folder}: the study there differs in {', '.join(other) or 'what it is'}: its cells do not belong "
             "together with these; give another --out"
@@ -293,11 +293,11 @@ def same_study(asked: StudyRequest, ledger: Ledger) -> dict[str, Any]:
     return before
 
 
-def collect_study(asked: StudyRequest, ledger: Ledger) -> list[Outcome]:
+def collect_study(request: StudyRequest, ledger: Ledger) -> list[Outcome]:
     """The outcome of every cell by what is in the folder, which a script may have left; nothing is run."""
     with ledger.held():
-        before = same_study(asked, ledger)
-        outcomes = [adopted(ledger, cell, ledger.outcome(cell)) for cell in asked.cells()]
+        before = same_study(request, ledger)
+        outcomes = [adopted(ledger, cell, ledger.outcome(cell)) for cell in request.cells()]
         return [named(outcome, before.get("missing", {}), ledger) for outcome in outcomes]
 
 

@@ -78,26 +78,26 @@ exit $failed
 """
 
 
-def script_of(asked: StudyRequest, out: str, path: str, python: str = "python3") -> str:
+def script_of(request: StudyRequest, out: str, path: str, python: str = "python3") -> str:
     """The whole script."""
-    there = replace(asked.wanted, elsewhere=PYTHON)
+    there = replace(request.wanted, elsewhere=PYTHON)
     missing: dict[str, str] = {}
     parts = []
-    planned = asked.cells()
+    planned = request.cells()
     for place, cell in enumerate(planned, 1):
-        job = asked.study.job(cell, asked.settings, asked.pythons, ATTEMPT)
+        job = request.study.job(cell, request.settings, request.pythons, ATTEMPT)
         if isinstance(job, Missing):
             missing[cell.name] = job.reason
             parts.append(f"# {one_line(cell.label)}: not there: {one_line(job.reason)}\n")
         else:
             rank = recorded((PYTHON, "-m", "rankscope"), job, ATTEMPT)
-            start = JobStart(rank, cell.ranks, there, job, ATTEMPT, asked.timeout_s)
+            start = JobStart(rank, cell.ranks, there, job, ATTEMPT, request.timeout_s)
             parts.append(cell_lines(place, cell, start))
-    plan = json.dumps({**asked.described(), "missing": missing}, indent=1)
+    plan = json.dumps({**request.described(), "missing": missing}, indent=1)
     head = HEAD.format(
         count=len(planned),
-        name=asked.study.name,
-        title=one_line(asked.study.title),
+        name=request.study.name,
+        title=one_line(request.study.title),
         script=shlex.quote(os.path.basename(path)),
         out=shlex.quote(out),
         python=shlex.quote(python),
@@ -120,10 +120,10 @@ def before(start: JobStart) -> str:
     job = start.job
     if not job.before:
         return ""
-    made = word(job.makes)
+    target = word(job.makes)
     line = under_guard(guarded(f"{ATTEMPT}/before", start.timeout_s, False), job.before, job.environment)
-    folders = f'mkdir -p "$attempt"/before "$(dirname {made})"'
-    return f"    if [ ! -e {made} ]; then\n        {folders}\n        {line}\n    fi\n"
+    folders = f'mkdir -p "$attempt"/before "$(dirname {target})"'
+    return f"    if [ ! -e {target} ]; then\n        {folders}\n        {line}\n    fi\n"
 
 
 def under_guard(guard: Sequence[str], command: Sequence[str], variables: Mapping[str, str]) -> str:

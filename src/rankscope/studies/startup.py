@@ -49,8 +49,12 @@ def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> CellJo
 
 def tables(outcomes: Sequence[Outcome], settings: Settings) -> list[Table]:
     """All parts together, each part with the backends side by side, and the phases as they were recorded."""
-    found = {place: seconds(repeats) for place, repeats in by_place(outcomes, "backend").items()}
-    return [together(found, steps(outcomes)), *(one_part(found, part) for part in ONE_BY_ONE), phases(outcomes)]
+    seconds_of = {place: seconds(repeats) for place, repeats in by_place(outcomes, "backend").items()}
+    return [
+        together(seconds_of, steps(outcomes)),
+        *(one_part(seconds_of, part) for part in ONE_BY_ONE),
+        phases(outcomes),
+    ]
 
 
 def seconds(repeats: Sequence[Outcome]) -> dict[str, float]:
@@ -66,41 +70,43 @@ def steps(outcomes: Sequence[Outcome]) -> dict[str, str]:
     return {outcome.cell["backend"]: str(outcome.results[0].get("step", "")) for outcome in outcomes if outcome.done}
 
 
-def together(found: Mapping[tuple[str | int, ...], Mapping[str, float]], step: Mapping[str, str]) -> Table:
+def together(seconds_of: Mapping[tuple[str | int, ...], Mapping[str, float]], step: Mapping[str, str]) -> Table:
     columns = [Column("backend", Unit.NAME, "Backend"), Column("ranks", Unit.COUNT, "Ranks")]
     columns += [Column(f"{part}_ns", Unit.NS, title) for part, title in PARTS.items()]
-    rows: list[tuple[Value, ...]] = [(*place, *(told[part] * 1e9 for part in PARTS)) for place, told in found.items()]
-    made = Table("startup", "Start-up by backend and scale", columns, rows)
-    made.notes += [
+    rows: list[tuple[Value, ...]] = [
+        (*place, *(parts_s[part] * 1e9 for part in PARTS)) for place, parts_s in seconds_of.items()
+    ]
+    table = Table("startup", "Start-up by backend and scale", columns, rows)
+    table.notes += [
         "By the program's own clock: each part by its slowest rank, the median over the repeats. "
         "Total: from the first line of the program.",
         "MPI is initialised in the part Init also by mpi4py, which by itself does so while it is imported.",
         f"A step: {'; '.join(f'{backend}: {what}' for backend, what in step.items())}.",
     ]
-    return made
+    return table
 
 
-def one_part(found: Mapping[tuple[str | int, ...], Mapping[str, float]], part: str) -> Table:
+def one_part(seconds_of: Mapping[tuple[str | int, ...], Mapping[str, float]], part: str) -> Table:
     """A row for each scale, a column for each backend."""
-    names = list(dict.fromkeys(str(backend) for backend, _ in found))
+    names = list(dict.fromkeys(str(backend) for backend, _ in seconds_of))
     columns = [Column("ranks", Unit.COUNT, "Ranks")]
     columns += [Column(f"{name}_{part}_ns", Unit.NS, f"{name} {PARTS[part].lower()}") for name in names]
-    made = Table(part, PARTS[part], columns, [])
-    for ranks in sorted({int(scale) for _, scale in found}):
-        told = [found.get((name, ranks)) for name in names]
-        made.rows.append((ranks, *(one[part] * 1e9 if one else None for one in told)))
-    return made
+    table = Table(part, PARTS[part], columns, [])
+    for ranks in sorted({int(scale) for _, scale in seconds_of}):
+        per_backend = [seconds_of.get((name, ranks)) for name in names]
+        table.rows.append((ranks, *(parts[part] * 1e9 if parts else None for parts in per_backend)))
+    return table
 
 
 def phases(outcomes: Sequence[Outcome]) -> Table:
     """What the recorder saw of the same jobs, from the start of the processes to their end."""
-    made = Table("recorded_phases", "The same by the recorder: phases from process start to end", RECORDED, [])
+    table = Table("recorded_phases", "The same by the recorder: phases from process start to end", RECORDED, [])
     for (backend, ranks), repeats in by_place(outcomes, "backend").items():
         answer = repeats[0].run.table("phases")
         places = [answer.columns.index(name) for name in PHASES]
-        made.rows += [(backend, ranks, *(row[place] for place in places)) for row in answer.rows]
-    made.notes.append("Of the first repeat; what each phase is: docs/reference/metrics.md, phases.")
-    return made
+        table.rows += [(backend, ranks, *(row[place] for place in places)) for row in answer.rows]
+    table.notes.append("Of the first repeat; what each phase is: docs/reference/metrics.md, phases.")
+    return table
 
 
 STUDY = Study(

@@ -35,14 +35,14 @@ def axes(settings: Settings) -> Mapping[str, Sequence[str]]:
 
 def listed(axis: str, settings: Settings) -> list[str]:
     option = AXES[axis]
-    found = [word.strip() for word in settings[option].split(",") if word.strip()]
-    unknown = [word for word in found if word not in KNOWN.get(axis, found)]
+    chosen = [word.strip() for word in settings[option].split(",") if word.strip()]
+    unknown = [word for word in chosen if word not in KNOWN.get(axis, chosen)]
     if axis == "batch":
-        unknown = [word for word in found if not word.isdigit() or not int(word)]
-    if unknown or not found:
+        unknown = [word for word in chosen if not word.isdigit() or not int(word)]
+    if unknown or not chosen:
         choice = f"choose of {', '.join(KNOWN[axis])}" if axis in KNOWN else "give whole numbers above 0"
         raise BadStudy(f"--{option} {settings[option]}: {choice}, separated by commas")
-    return found
+    return chosen
 
 
 def sensible(cell: Cell, settings: Settings) -> bool:
@@ -77,8 +77,10 @@ def images_per_s(outcome: Outcome) -> float:
 def speeds(
     places: Mapping[Place, list[Outcome]], seen: Mapping[Place, list[ProfiledActivity]], settings: Settings
 ) -> Table:
-    whole = (one for found in seen.values() for one in found if one.kind in (PARTS, KINDS))
-    keys = list(dict.fromkeys((one.kind, one.name) for one in whole))
+    activities_seen = (
+        activity for profiled in seen.values() for activity in profiled if activity.kind in (PARTS, KINDS)
+    )
+    keys = list(dict.fromkeys((activity.kind, activity.name) for activity in activities_seen))
     columns = [Column(axis, Unit.NAME, axis.capitalize()) for axis in AXES]
     columns += [Column("ranks", Unit.COUNT, "Ranks"), Column("parameters", Unit.COUNT, "Parameters")]
     columns += [Column("images_per_s", Unit.NUMBER, "Images/s"), Column("speed_up", Unit.NUMBER, "Speed-up")]
@@ -89,27 +91,33 @@ def speeds(
     ]
     rows: list[tuple[Value, ...]] = []
     for place, repeats in places.items():
-        one, speed = repeats[0], statistics.median(map(images_per_s, repeats))
+        outcome, speed = repeats[0], statistics.median(map(images_per_s, repeats))
         first_s = statistics.median(max(rank["warmup_seconds"][0] for rank in repeat.results) for repeat in repeats)
-        told = {(row.kind, row.name): share for row, share in zip(seen[place], shares(seen[place]), strict=True)}
+        share_of = {(row.kind, row.name): share for row, share in zip(seen[place], shares(seen[place]), strict=True)}
         speed_up, of_ranks = against_least(place, places, speed)
-        figures = (one.results[0]["parameters"], speed, speed_up, of_ranks, 1e9 * one.results[0]["samples"] / speed)
-        rows.append((*place, *figures, 1e9 * first_s, *(told.get(key) for key in keys)))
-    made = Table("training", "Training speed, and shares of the step", columns, rows, list(NOTES))
+        figures = (
+            outcome.results[0]["parameters"],
+            speed,
+            speed_up,
+            of_ranks,
+            1e9 * outcome.results[0]["samples"] / speed,
+        )
+        rows.append((*place, *figures, 1e9 * first_s, *(share_of.get(key) for key in keys)))
+    table = Table("training", "Training speed, and shares of the step", columns, rows, list(NOTES))
     if settings["device"] == "cpu":
-        made.notes.append(SMALL)
+        table.notes.append(SMALL)
         crowded = sorted({int(place[-1]) for place, repeats in places.items() if repeats[0].run.query(CROWDED).rows})
         if crowded:
             many = ", ".join(map(str, crowded))
-            made.warnings.append(
+            table.warnings.append(
                 f"more ranks than CPUs on a host at {many} ranks: their speed-up says nothing of scaling"
             )
-    made.notes.append(
+    table.notes.append(
         "Shares: of the time of all steps after the first, all ranks."
         if settings["device"] == "cpu"
         else "Shares: of the time of all GPU activities of the run, added up; a kernel of NCCL runs while it waits."
     )
-    return made
+    return table
 
 
 def against_least(place: Place, places: Mapping[Place, list[Outcome]], speed: float) -> tuple[float, float]:
@@ -121,42 +129,45 @@ def against_least(place: Place, places: Mapping[Place, list[Outcome]], speed: fl
 
 def moves(seen: Mapping[Place, list[ProfiledActivity]]) -> list[Table]:
     """Activity × cell, one table for each model and style: how shares move with devices and batch."""
-    made = []
+    shown = []
     for model, style in dict.fromkeys((str(place[0]), str(place[1])) for place in seen):
-        own = {place[2:]: found for place, found in seen.items() if place[:2] == (model, style)}
-        cells = sorted(own, key=lambda cell: (int(cell[0]), int(cell[1])))
-        told = {
-            cell: {(one.kind, one.name): share or 0.0 for one, share in zip(own[cell], shares(own[cell]), strict=True)}
+        by_cell = {place[2:]: profiled for place, profiled in seen.items() if place[:2] == (model, style)}
+        cells = sorted(by_cell, key=lambda cell: (int(cell[0]), int(cell[1])))
+        share_of = {
+            cell: {
+                (activity.kind, activity.name): share or 0.0
+                for activity, share in zip(by_cell[cell], shares(by_cell[cell]), strict=True)
+            }
             for cell in cells
         }
-        keys = list(dict.fromkeys(key for cell in cells for key in told[cell]))
-        heaviest = sorted(keys, key=lambda key: -max(told[cell].get(key, 0.0) for cell in cells))[:MOST]
+        keys = list(dict.fromkeys(key for cell in cells for key in share_of[cell]))
+        heaviest = sorted(keys, key=lambda key: -max(share_of[cell].get(key, 0.0) for cell in cells))[:MOST]
         columns = [Column("type", Unit.NAME, "Type"), Column("name", Unit.NAME, "Name")]
         columns += [Column(f"batch_{b}_ranks_{n}", Unit.SHARE, f"batch {b}, ranks {n}") for b, n in cells]
         rows: list[tuple[Value, ...]] = [
-            (*key, *(told[cell].get(key) for cell in cells)) for key in keys if key in heaviest
+            (*key, *(share_of[cell].get(key) for cell in cells)) for key in keys if key in heaviest
         ]
         table = Table(f"shares_{model}_{style}", f"{model}, {style}: shares by batch and ranks", columns, rows)
         table.notes.append("Each share: of the time of its type in that cell.")
-        made.append(table)
-    return made
+        shown.append(table)
+    return shown
 
 
 def profiles(seen: Mapping[Place, list[ProfiledActivity]], steps: int) -> list[Table]:
-    made = []
-    for (model, style, batch, ranks), found in seen.items():
+    shown = []
+    for (model, style, batch, ranks), profiled in seen.items():
         title = f"Ranks = {ranks}, Batch size = {batch} ({model}, {style})"
-        made.append(profile(f"profile_{model}_{style}_{batch}_{ranks}", title, found))
-    if made:
-        on_gpu = any(one.kind == KINDS for found in seen.values() for one in found)
+        shown.append(profile(f"profile_{model}_{style}_{batch}_{ranks}", title, profiled))
+    if shown:
+        on_gpu = any(activity.kind == KINDS for profiled in seen.values() for activity in profiled)
         text = (
             f"GPU activities of the whole run, {WARMUP} + {steps} steps and the set-up, all ranks added up."
             if on_gpu
             else f"No GPU: parts of the {steps} steps after the first {WARMUP}, each without what it was blocked, and "
             "the collectives in them (from take-up to end, while the step may go on), all ranks added up."
         )
-        made[0].notes.insert(0, text)
-    return made
+        shown[0].notes.insert(0, text)
+    return shown
 
 
 STUDY = Study(

@@ -12,7 +12,7 @@ from rankscope.model.tables import Column, Table, Unit
 from rankscope.questions.gpu.activities import kind_of
 from rankscope.questions.gpu.cxx_names import function_of
 from rankscope.questions.gpu.demangling import demangled
-from rankscope.questions.gpu.kernel_names import full_names, kernel_names, renamed, short_names, told
+from rankscope.questions.gpu.kernel_names import full_names, kernel_names, readable_name, renamed, short_names
 from runs.loaded import run_of
 
 RECORDED = (Path(__file__).parent / "kernel_names.txt").read_text().splitlines()  # on an H200, with torch 2.11
@@ -127,7 +127,7 @@ def test_names_of_nvprof() -> None:
     )
     function = function_of(name)
     assert function is not None
-    assert told(function) == "vectorized_elementwise_kernel<AddFunctor>"
+    assert readable_name(function) == "vectorized_elementwise_kernel<AddFunctor>"
 
 
 def test_names_that_explode_are_left_alone() -> None:

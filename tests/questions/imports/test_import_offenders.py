@@ -57,7 +57,7 @@ def test_loader_told_by_the_libraries() -> None:
     told = {f"/opt/d{folder}": "RPATH of libbig.so" for folder in range(31)}
     one = only(loader_search(loader_run(""), told))
     assert one.action.startswith("shorten the RPATH of libbig.so with patchelf --set-rpath: RPATH goes before")
-    assert import_loader(loader_run(""), told=told).rows[0][:2] == ("/opt/d0", "RPATH of libbig.so")
+    assert import_loader(loader_run(""), origins=told).rows[0][:2] == ("/opt/d0", "RPATH of libbig.so")
 
 
 def test_libraries_that_are_nowhere() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rankscope.model.tables import Tables
-from rankscope.questions.steps.slowdowns import Slowdown, levels_of, slowdowns, slowdowns_of, told
+from rankscope.questions.steps.slowdowns import Slowdown, levels_of, slowdown_sentence, slowdowns, slowdowns_of
 from rankscope.rank_file import Part
 from runs.small_run import MILLI
 from runs.step_runs import opened, rank
@@ -110,7 +110,9 @@ def test_the_rank_and_the_part_that_grew_are_named(tmp_path: Path) -> None:
     assert found.ranks == (2,) and found.part == "forward" and found.goes_on
     assert abs(found.first - (AT + 1)) <= 10
     assert found.grew_ns == pytest.approx(5 * MILLI, rel=0.1)
-    assert told(found).endswith("forward of rank 2, +5 ms a step") or "forward of rank 2" in told(found)
+    assert slowdown_sentence(found).endswith(
+        "forward of rank 2, +5 ms a step"
+    ) or "forward of rank 2" in slowdown_sentence(found)
 
 
 def test_a_rank_without_a_cpu_is_named_though_it_waits_in_collectives(tmp_path: Path) -> None:

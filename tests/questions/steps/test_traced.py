@@ -86,7 +86,7 @@ def test_kernels_that_repeat_give_the_steps_away(seed: int) -> None:
     found = traced.steps_of_kernels(np.array(names)[order], np.array(times)[order], np.full(len(names), 7))
     assert found is not None and (found.source, found.thread) == ("kernels", 7)
     assert found.begin_ns.tolist() == begins[: len(found.begin_ns)] and len(found.begin_ns) >= 19
-    assert "a guess" in found.told
+    assert "a guess" in found.note
 
 
 def test_kernels_without_a_pattern_have_no_steps() -> None:

@@ -32,10 +32,10 @@ class Counted:
     def add(self, folder: Scanned) -> None:
         self.folders += 1
         self.files += len(folder.files)
-        own = "__init__" in folder.modules
-        asked = sum(kind == ASK for kind, _ in folder.modules.values()) - own
-        self.modules += len(folder.modules) - own - asked
-        self.left_to_python += asked
+        is_package = "__init__" in folder.modules
+        left_to_python = sum(kind == ASK for kind, _ in folder.modules.values()) - is_package
+        self.modules += len(folder.modules) - is_package - left_to_python
+        self.left_to_python += left_to_python
 
 
 def roots() -> list[str]:
@@ -66,7 +66,7 @@ class Builder:
         """In the order in which the statement imports, else as is likely; the modules learn their place."""
         if self.wanted is not None:
             order = self.wanted
-            sources = sorted((one for one in sources if one.path in order), key=lambda one: order[one.path])
+            sources = sorted((code for code in sources if code.path in order), key=lambda code: order[code.path])
         else:
             sources = in_likely_order(sources)
         for source in sources:
@@ -121,7 +121,7 @@ def in_likely_order(sources: list[Source]) -> list[Source]:
     for source in sources:
         top = source.name.partition(".")[0]
         weight[top] = weight.get(top, 0) + 1
-    begun = sorted(by_name.values(), key=lambda one: (-weight[one.name.partition(".")[0]], one.name))
+    begun = sorted(by_name.values(), key=lambda code: (-weight[code.name.partition(".")[0]], code.name))
 
     def read(name: str) -> bytes | None:
         source = by_name[name]

@@ -25,23 +25,27 @@ def problems(path: str) -> list[str]:
     if facts["python"] != (sys.hexversion, sys.implementation.cache_tag, importlib.util.MAGIC_NUMBER):
         return ["the index is not used: it was built by another version of Python"]
     here = {path: identity(os.stat(path)) for path in roots()}
-    found = []
+    lines = []
     for path_then, then, place in facts["roots"]:
-        now_at = path_then if path_then in here else next((one for one in here if here[one] == then), None)
+        now_at = (
+            path_then if path_then in here else next((path_now for path_now in here if here[path_now] == then), None)
+        )
         if now_at is None:
-            found.append(f"{path_then}: no longer on sys.path; ignored")
+            lines.append(f"{path_then}: no longer on sys.path; ignored")
         else:
-            found += root_problems(path, now_at, place)
+            lines += root_problems(path, now_at, place)
     known = {path_then for path_then, _, _ in facts["roots"]} | {identities for _, identities, _ in facts["roots"]}
-    return found + [f"{one}: not in the index" for one in here if one not in known and here[one] not in known]
+    return lines + [
+        f"{path_now}: not in the index" for path_now in here if path_now not in known and here[path_now] not in known
+    ]
 
 
 def root_problems(index: str, root: str, place: tuple[int, int]) -> list[str]:
     record, packages = read(index, place)
-    found = []
+    problems_here = []
     if not same_folder(root, record):
-        found.append(f"{root}: something was installed or removed; its top level is searched without the index")
-    found += changed_sources(root, "", record)
+        problems_here.append(f"{root}: something was installed or removed; its top level is searched without the index")
+    problems_here += changed_sources(root, "", record)
     for top, package_place in packages.items():
         lines = []
         for relative, folder in read(index, package_place).items():
@@ -49,8 +53,8 @@ def root_problems(index: str, root: str, place: tuple[int, int]) -> list[str]:
                 lines += changed_sources(root, relative, folder)
             else:
                 lines.append(f"{root}/{relative}: has changed; read from the file system")
-        found += lines if len(lines) < 4 else [*lines[:2], f"{root}/{top}: {len(lines) - 2} more like these"]
-    return found
+        problems_here += lines if len(lines) < 4 else [*lines[:2], f"{root}/{top}: {len(lines) - 2} more like these"]
+    return problems_here
 
 
 def read(index: str, place: tuple[int, int]) -> Any:
@@ -68,7 +72,7 @@ def same_folder(path: str, record: Any) -> bool:
 
 def changed_sources(root: str, relative: str, record: Any) -> list[str]:
     """Sources that were overwritten in place, which no folder shows."""
-    found = []
+    changed = []
     for name, (kind, code) in record[3].items():
         if kind in (SOURCE, PACKAGE) and code is not None:
             where = f"{root}/{relative}/{name}" if relative else f"{root}/{name}"
@@ -79,8 +83,8 @@ def changed_sources(root: str, relative: str, record: Any) -> list[str]:
             except OSError:
                 same = False
             if not same:
-                found.append(
+                changed.append(
                     f"{path}: was edited in place, which a job does not notice unless RANKSCOPE_INDEX_CHECK=files; "
                     "rebuild the index"
                 )
-    return found
+    return changed

@@ -38,8 +38,8 @@ def cached(path: str, source: os.stat_result) -> bytes | None:
             data = file.read()
     except (OSError, NotImplementedError):
         return None
-    told = b"".join((int(value) & 0xFFFFFFFF).to_bytes(4, "little") for value in (source.st_mtime, source.st_size))
-    expected = importlib.util.MAGIC_NUMBER + bytes(4) + told
+    stamp = b"".join((int(value) & 0xFFFFFFFF).to_bytes(4, "little") for value in (source.st_mtime, source.st_size))
+    expected = importlib.util.MAGIC_NUMBER + bytes(4) + stamp
     return data[HEADER_BYTES:] if data[:HEADER_BYTES] == expected and len(data) > HEADER_BYTES else None
 
 

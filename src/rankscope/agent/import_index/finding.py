@@ -46,10 +46,10 @@ def find_spec(self: Any, fullname: str, target: Any = None) -> Any:
     if folder is None:
         return find_in_folder(self, fullname, target)
     name = fullname.rpartition(".")[2]
-    found = folder.modules.get(name)
-    if found is None:
+    module = folder.modules.get(name)
+    if module is None:
         return None
-    kind, code = found
+    kind, code = module
     if kind == ASK:
         return find_in_folder(self, fullname, target)
     counts["found"] += 1

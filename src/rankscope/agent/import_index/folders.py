@@ -67,8 +67,8 @@ class Index:
             pass
         for root in self.roots:
             if path.startswith(root.prefix) or path == root.path:
-                found = self.folders[path] = self.verified(path, root)
-                return found
+                verified = self.folders[path] = self.verified(path, root)
+                return verified
         return None
 
     def verified(self, path: str, root: Root) -> Folder | None:

@@ -37,15 +37,15 @@ def file_name(prefix: str) -> str:
     """The name of an environment's index in the folder of indexes."""
     name = prefix.strip("/").replace("/", "+") or "root"
     if len(os.fsencode(name)) > MOST_NAME_BYTES:
-        told = _imp.source_hash(CHECKSUM_KEY, os.fsencode(prefix))
-        name = told.hex() + "+" + name[-60:]
+        checksum = _imp.source_hash(CHECKSUM_KEY, os.fsencode(prefix))
+        name = checksum.hex() + "+" + name[-60:]
     return name + SUFFIX
 
 
 def head(facts: dict[str, Any], reader: Any, total_bytes: int) -> bytes:
     """The first bytes of an index."""
-    told, code = marshal.dumps(facts), marshal.dumps(reader)
-    body = len(told).to_bytes(4, "little") + len(code).to_bytes(4, "little") + told + code
+    packed_facts, code = marshal.dumps(facts), marshal.dumps(reader)
+    body = len(packed_facts).to_bytes(4, "little") + len(code).to_bytes(4, "little") + packed_facts + code
     body = body.ljust(HEAD_BYTES - CHECKED_FROM, b"\0")
     if len(body) != HEAD_BYTES - CHECKED_FROM:
         raise BadIndex("its header is too small for this many sys.path entries")

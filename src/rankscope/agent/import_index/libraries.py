@@ -16,21 +16,23 @@ class Found:
 
     def __init__(self, chain: str, name: str, path: str, tried: list[tuple[int, str]]) -> None:
         self.chain, self.name, self.path = chain, name, path
-        self.missed = [os.path.dirname(one) for _, one in tried[:-1]]
+        self.missed = [os.path.dirname(path) for _, path in tried[:-1]]
         self.from_cache = bool(tried) and tried[-1][0] == FROM_CACHE
 
     @property
     def is_certain(self) -> bool:
         """Not where the answer depends on the processor or on the current folder."""
         folders = [*self.missed, self.path]
-        return all(one.startswith("/") and "\t" not in one for one in folders) and not any(map(has_variants, folders))
+        return all(folder.startswith("/") and "\t" not in folder for folder in folders) and not any(
+            map(has_variants, folders)
+        )
 
 
 def has_variants(path: str) -> bool:
     """Whether libraries for some processors lie here."""
     for part in ("/glibc-hwcaps", "/tls"):
-        before, found, _ = path.partition(part)
-        if found and os.path.isdir(before + part):
+        before, separator, _ = path.partition(part)
+        if separator and os.path.isdir(before + part):
             return True
     return False
 
@@ -56,7 +58,7 @@ def read_search_folders(path: str) -> list[str]:
 
 def since_last_search(tried: list[tuple[int, str]], name: str) -> list[tuple[int, str]]:
     """Searches that found nothing leave lines too: only those for this name count."""
-    return [one for one in tried if os.path.basename(one[1]) == name]
+    return [attempt for attempt in tried if os.path.basename(attempt[1]) == name]
 
 
 def write_map(log: str, target: str, program: str) -> int:
@@ -64,23 +66,23 @@ def write_map(log: str, target: str, program: str) -> int:
     always = read_search_folders(log)
     if not all(folder.startswith("/") for folder in always):
         return 0  # they depend on the current folder
-    found = [one for one in read_log(log) if one.is_certain]
+    libraries = [library for library in read_log(log) if library.is_certain]
     lines = [f"E\t{program}"]
     lines += [f"{key}\t{os.environ.get(name, '')}" for key, name in (("V", "LD_LIBRARY_PATH"), ("G", "GLIBC_TUNABLES"))]
-    missed = [*always, *(folder for one in found for folder in one.missed)]
+    missed = [*always, *(folder for library in libraries for folder in library.missed)]
     lines += [condition(folder) for folder in dict.fromkeys(missed)]
-    if any(one.from_cache for one in found):
+    if any(library.from_cache for library in libraries):
         status = os.stat(CACHE)
         lines.append(f"C\t{status.st_size}\t{status.st_mtime_ns}\t{CACHE}")
-    for one in found:
-        status = os.stat(one.path)
-        lines.append(f"F\t{one.chain}\t{one.name}\t{status.st_size}\t{status.st_mtime_ns}\t{one.path}")
+    for library in libraries:
+        status = os.stat(library.path)
+        lines.append(f"F\t{library.chain}\t{library.name}\t{status.st_size}\t{status.st_mtime_ns}\t{library.path}")
     descriptor, fresh = tempfile.mkstemp(prefix=".building-", dir=os.path.dirname(target))
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
         file.write(BEGIN + "".join(line + "\n" for line in dict.fromkeys(lines)) + END)
         os.fchmod(file.fileno(), 0o644)
     os.rename(fresh, target)
-    return len(found)
+    return len(libraries)
 
 
 def condition(folder: str) -> str:
@@ -91,14 +93,14 @@ def condition(folder: str) -> str:
     while not os.path.exists(path) and not os.path.exists(above) and above != "/":
         path, above = above, os.path.dirname(above)
     if os.path.exists(path):
-        return told(path)
-    return told(above) if is_variant(path) else f"M\t{path}"
+        return status_line(path)
+    return status_line(above) if is_variant(path) else f"M\t{path}"
 
 
 def is_variant(path: str) -> bool:
     return os.path.basename(path) in ("glibc-hwcaps", "tls", "x86_64", "haswell", "avx512_1")
 
 
-def told(path: str) -> str:
+def status_line(path: str) -> str:
     status = os.stat(path)
     return f"D\t{status.st_ino}\t{status.st_mtime_ns}\t{status.st_ctime_ns}\t{path}"

@@ -14,7 +14,7 @@ EXTENDED_ARG = opcode.opmap["EXTENDED_ARG"]
 
 def imported_names(code: CodeType, package: str) -> list[str]:
     """Absolute names that the module's own level imports, in order."""
-    found: list[str] = []
+    imported: list[str] = []
     octets = code.co_code
     at = octets.find(IMPORT_NAME)
     while at >= 0:
@@ -22,9 +22,9 @@ def imported_names(code: CodeType, package: str) -> list[str]:
             name = code.co_names[argument(octets, at)] if argument(octets, at) < len(code.co_names) else ""
             level, names = level_and_names(code, octets, at)
             base = absolute(name, level, package)
-            found += [base, *(f"{base}.{one}" for one in names)] if base else []
+            imported += [base, *(f"{base}.{name}" for name in names)] if base else []
         at = octets.find(IMPORT_NAME, at + 1)
-    return found
+    return imported
 
 
 def argument(octets: bytes, at: int) -> int:
@@ -36,9 +36,9 @@ def level_and_names(code: CodeType, octets: bytes, at: int) -> tuple[int, tuple[
     """The two constants that are loaded before: how far up a relative import begins, what it wants."""
     back = at - 2 if at >= 2 and octets[at - 2] == EXTENDED_ARG else at
     loaded = [code.co_consts[octets[place + 1]] for place in (back - 4, back - 2) if is_constant(code, octets, place)]
-    level = next((one for one in loaded if type(one) is int), 0)
-    names = next((one for one in loaded if type(one) is tuple), ())
-    return level, tuple(one for one in names if type(one) is str)
+    level = next((constant for constant in loaded if type(constant) is int), 0)
+    names = next((constant for constant in loaded if type(constant) is tuple), ())
+    return level, tuple(name for name in names if type(name) is str)
 
 
 def is_constant(code: CodeType, octets: bytes, place: int) -> bool:

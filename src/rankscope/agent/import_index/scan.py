@@ -31,29 +31,29 @@ def scan(root: str) -> Iterator[Scanned]:
     while waiting:
         relative = waiting.pop()
         try:
-            found = scan_folder(root, relative)
+            scanned = scan_folder(root, relative)
         except OSError:  # unreadable, or gone meanwhile: Python itself will say so
             continue
         prefix = relative + "/" if relative else ""
-        waiting += [prefix + name for name in sorted(found.inside, reverse=True)]
-        if found.modules:
-            yield found
+        waiting += [prefix + name for name in sorted(scanned.inside, reverse=True)]
+        if scanned.modules:
+            yield scanned
 
 
 def scan_folder(root: str, relative: str) -> Scanned:
     path = f"{root}/{relative}" if relative else root
-    found = Scanned(relative, os.stat(path))
+    scanned = Scanned(relative, os.stat(path))
     with os.scandir(path) as listing:
         entries = {entry.name: entry for entry in listing}
-    found.files = frozenset(name for name, entry in entries.items() if entry.is_file(follow_symlinks=False))
-    found.inside = [name for name, entry in entries.items() if is_inner(name, entry)]
+    scanned.files = frozenset(name for name, entry in entries.items() if entry.is_file(follow_symlinks=False))
+    scanned.inside = [name for name, entry in entries.items() if is_inner(name, entry)]
     for stem in stems(entries):
-        module = resolve(path, stem, entries, found.files)
+        module = resolve(path, stem, entries, scanned.files)
         if module is not None:
-            found.modules[stem] = module
-    if identity(os.stat(path)) != identity(found.status):
+            scanned.modules[stem] = module
+    if identity(os.stat(path)) != identity(scanned.status):
         raise OSError("changed while being read")
-    return found
+    return scanned
 
 
 def is_inner(name: str, entry: os.DirEntry[str]) -> bool:
@@ -62,10 +62,10 @@ def is_inner(name: str, entry: os.DirEntry[str]) -> bool:
 
 def stems(entries: dict[str, Any]) -> set[str]:
     """Names that an import statement could ask this folder for."""
-    found = {name for name in entries if "." not in name and name != "__pycache__"}
+    candidates = {name for name in entries if "." not in name and name != "__pycache__"}
     for name in entries:
-        found.update(name[: -len(suffix)] for suffix in SUFFIXES if name.endswith(suffix))
-    return {name for name in found if name and "." not in name}
+        candidates.update(name[: -len(suffix)] for suffix in SUFFIXES if name.endswith(suffix))
+    return {name for name in candidates if name and "." not in name}
 
 
 def resolve(path: str, stem: str, entries: dict[str, Any], files: frozenset[str]) -> tuple[int, Any] | None:

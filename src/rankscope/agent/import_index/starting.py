@@ -68,11 +68,11 @@ def add_roots(facts: Any) -> None:
             others.append(entry)
     for entry in others if waiting else ():
         try:
-            found = identity(os.stat(entry or "."))
+            place_now = identity(os.stat(entry or "."))
         except OSError:
             continue
         for root in waiting.values():
-            if root[1][:3] == found and os.path.isabs(entry):
+            if root[1][:3] == place_now and os.path.isabs(entry):
                 add_root(entry, root)
     index.roots.sort(key=lambda root: -len(root.path))
 

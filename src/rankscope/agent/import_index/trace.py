@@ -44,14 +44,14 @@ def search_folders() -> list[str]:
     program.dlinfo(handle, 5, memory)
     if program.dlinfo(handle, 4, memory):  # RTLD_DI_SERINFO
         return [""]
-    found = (Path * paths.count).from_buffer(memory, Paths.first.offset)
-    return [folder for folder in (os.fsdecode(one.name) for one in found) if not is_default(folder)]
+    entries = (Path * paths.count).from_buffer(memory, Paths.first.offset)
+    return [folder for folder in (os.fsdecode(entry.name) for entry in entries) if not is_default(folder)]
 
 
 def is_default(folder: str) -> bool:
     """Searched after everything else, and seen by the auditor if at all: they are there."""
-    asked = os.environ.get("LD_LIBRARY_PATH", "").split(":")
-    return folder not in asked and folder.startswith(("/lib", "/usr/lib")) and folder.count("/") < 4
+    search_path = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    return folder not in search_path and folder.startswith(("/lib", "/usr/lib")) and folder.count("/") < 4
 
 
 if "RANKSCOPE_LIBRARIES_RECORD" in os.environ:

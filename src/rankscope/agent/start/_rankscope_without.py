@@ -26,12 +26,12 @@ def remember_real_paths():
         folder, _, name = path.rpartition("/")
         if not folder or name in ("", ".", ".."):
             return original(path)
-        whole = realpath(folder).rstrip("/") + "/" + name
+        full_path = realpath(folder).rstrip("/") + "/" + name
         try:
-            is_link = stat.S_ISLNK(os.lstat(whole).st_mode)
+            is_link = stat.S_ISLNK(os.lstat(full_path).st_mode)
         except OSError:
             is_link = False
-        return original(whole) if is_link else whole
+        return original(full_path) if is_link else full_path
 
     def realpath(filename, **options):
         if type(filename) is not str or filename[:1] != "/" or options.get("strict"):

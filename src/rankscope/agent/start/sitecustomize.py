@@ -46,13 +46,13 @@ def watch_imports(waiting, here):
         sys.setdlopenflags(flags)
 
 
-def use_index(told):
+def use_index(setting):
     """Let the reader that lies in the index do its part; the layout is told in import_index/layout.py."""
-    path = told if told.endswith(".rsindex") else told + "/" + index_name(sys.prefix)
+    path = setting if setting.endswith(".rsindex") else setting + "/" + index_name(sys.prefix)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:  # it has the real name of an environment
-        path = told + "/" + index_name(os.path.realpath(sys.prefix))
+        path = setting + "/" + index_name(os.path.realpath(sys.prefix))
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         status = os.fstat(descriptor)
@@ -80,9 +80,9 @@ def use_index(told):
 
 def module(name):
     """A new module; once all of them run, nobody needs to find it by its name."""
-    made = sys.modules[name] = type(sys)(name)
-    made.__package__ = "_rankscope_index"
-    return made
+    new_module = sys.modules[name] = type(sys)(name)
+    new_module.__package__ = "_rankscope_index"
+    return new_module
 
 
 def index_name(prefix):
@@ -98,10 +98,10 @@ def start(here):
     sys.path[:] = [folder for folder in sys.path if folder != here]
     sys.modules.pop("sitecustomize", None)
     sys.path_importer_cache.pop(here, None)
-    told = os.environ.get("RANKSCOPE_INDEX")
-    if told and told != "off":
+    setting = os.environ.get("RANKSCOPE_INDEX")
+    if setting and setting != "off":
         try:
-            use_index(told)
+            use_index(setting)
         except Exception:  # the program imports as without us
             pass
         for name in [name for name in sys.modules if name.startswith("_rankscope_index")]:

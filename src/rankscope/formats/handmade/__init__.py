@@ -39,8 +39,13 @@ def read(source: Source) -> Iterator[Reading]:
     reading = Reading(RankFacts(versions="hand-made tables", source=str(source)))
     reading.figures = [figure for column in columns.measured for figure in _figures(column)]
     reading.figures += [
-        Figure(one.label, _heading(page, one.line), one.quantity.value, _label_unit(page, one.line, one.quantity.kind))
-        for one in columns.labelled
+        Figure(
+            label.label,
+            _heading(page, label.line),
+            label.quantity.value,
+            _label_unit(page, label.line, label.quantity.kind),
+        )
+        for label in columns.labelled
     ]
     reading.figures += _profile_counts(page)
     problems = [*table_problems(columns.measured), *claim_problems(page, columns)]

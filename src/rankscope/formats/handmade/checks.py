@@ -28,8 +28,8 @@ def table_problems(columns: Sequence[Measured]) -> Iterator[Problem]:
     exchanged = {(id(column), point.line) for _, column, point in swapped}
     odd = {(column.table, column.series, line) for column, (line, _) in strange}
     for column in columns:
-        points = [one for one in _own_kind(column) if (id(column), one.line) not in exchanged]
-        yield from _falls(column, [one for one in points if (column.table, column.series, one.line) not in odd])
+        points = [point for point in _own_kind(column) if (id(column), point.line) not in exchanged]
+        yield from _falls(column, [point for point in points if (column.table, column.series, point.line) not in odd])
     yield from _constant_totals(columns, exchanged)
     yield from _wrong_sums(columns)
 
@@ -65,10 +65,10 @@ def _swaps(columns: Sequence[Measured]) -> Iterator[tuple[Problem, Measured, Poi
 
 
 def _groups(columns: Sequence[Measured]) -> list[list[Measured]]:
-    found: dict[tuple[int, int, int, str], list[Measured]] = {}
+    groups: dict[tuple[int, int, int, str], list[Measured]] = {}
     for column in columns:
-        found.setdefault((column.table, column.block, column.group, column.series), []).append(column)
-    return list(found.values())
+        groups.setdefault((column.table, column.block, column.group, column.series), []).append(column)
+    return list(groups.values())
 
 
 def _at(column: Measured, scale: float) -> Point | None:
@@ -93,11 +93,11 @@ def _swapped(pairs: list[Pair], scale: float) -> Iterator[tuple[Problem, Measure
         a, b, one, other = pairs[0]
         if one and other:
             text = f"{a.series} at {scale:g}: “{a.header}” {_row_text(pairs, 2)} and “{b.header}” {_row_text(pairs, 3)}"
-            told = f"{text} (line {other.line}) fit the rows around them only when exchanged"
+            sentence = f"{text} (line {other.line}) fit the rows around them only when exchanged"
             for column_a, column_b, point_a, point_b in pairs:
                 for column, point in ((column_a, point_a), (column_b, point_b)):
                     if point:
-                        yield (one.line, told if column is a else ""), column, point
+                        yield (one.line, sentence if column is a else ""), column, point
 
 
 def _row_text(pairs: list[Pair], which: int) -> str:
@@ -130,17 +130,17 @@ def _falls(column: Measured, points: Sequence[Point]) -> Iterator[Problem]:
         fallen = points[end:]
         most = max(point.quantity.value for point in fallen)
         if max(steady) <= STEADY * min(steady) and most < FALL * median(steady):
-            told = ", ".join(f"{point.quantity.text} at {point.scale:g}" for point in fallen[:4])
-            text = f"{column.said}: {points[end - 1].quantity.text} up to {points[end - 1].scale:g}, then {told}"
+            figures = ", ".join(f"{point.quantity.text} at {point.scale:g}" for point in fallen[:4])
+            text = f"{column.said}: {points[end - 1].quantity.text} up to {points[end - 1].scale:g}, then {figures}"
             yield fallen[0].line, f"{text}: runs that failed or ended early, shown as results?"
             return
 
 
 def _constant_totals(columns: Sequence[Measured], exchanged: set[tuple[int, int]]) -> Iterator[Problem]:
     """Totals over all nodes that do not grow with them."""
-    found: dict[tuple[int, int], list[str]] = {}
+    by_line: dict[tuple[int, int], list[str]] = {}
     for column in columns:
-        points = [one for one in _own_kind(column) if (id(column), one.line) not in exchanged]
+        points = [point for point in _own_kind(column) if (id(column), point.line) not in exchanged]
         values = [point.quantity.value for point in points]
         if column.kind not in ("count", "bytes") or "total" not in column.header.lower() or len(points) < 4:
             continue
@@ -149,8 +149,8 @@ def _constant_totals(columns: Sequence[Measured], exchanged: set[tuple[int, int]
             if min(values) > 0 and max(values) <= STEADY * min(values):
                 ends = f"{points[0].quantity.text} at {points[0].scale:g}, {points[-1].quantity.text} at"
                 text = f"{column.said} ({ends} {points[-1].scale:g})"
-                found.setdefault((column.table, column.line), []).append(text)
-    for (_, line), texts in found.items():
+                by_line.setdefault((column.table, column.line), []).append(text)
+    for (_, line), texts in by_line.items():
         yield (
             line,
             f"totals that do not grow with the scale: {'; '.join(texts)}: one host measured where many were meant?",
@@ -173,10 +173,10 @@ def _wrong_sums(columns: Sequence[Measured]) -> Iterator[Problem]:
 
 
 def _sides(columns: Sequence[Measured]) -> list[list[Measured]]:
-    found: dict[tuple[int, int, int], list[Measured]] = {}
+    sides: dict[tuple[int, int, int], list[Measured]] = {}
     for column in columns:
-        found.setdefault((column.table, column.block, column.group), []).append(column)
-    return list(found.values())
+        sides.setdefault((column.table, column.block, column.group), []).append(column)
+    return list(sides.values())
 
 
 def _summed(columns: list[Measured], scale: float) -> float | None:

@@ -55,8 +55,8 @@ def _hosts(lines: Sequence[tuple[int, str]], columns: Sequence[Measured]) -> Ite
     if fewer:
         named = "nodes" if any(column.scale_name == "nodes" for column in along) else "(nodes, by the header lines)"
         more = f" (and {len(fewer) - 1} more lines)" if len(fewer) > 1 else ""
-        told = f"“{fewer[0][1]}” were profiled{more}, but the tables go up to {largest:g} {named}"
-        yield fewer[0][0], f"{told}: each row is of one host?"
+        sentence = f"“{fewer[0][1]}” were profiled{more}, but the tables go up to {largest:g} {named}"
+        yield fewer[0][0], f"{sentence}: each row is of one host?"
 
 
 def _rates(lines: Sequence[tuple[int, str]]) -> tuple[float, int] | None:
@@ -70,14 +70,14 @@ def _rates(lines: Sequence[tuple[int, str]]) -> tuple[float, int] | None:
 
 
 def _products(number: int, text: str, rates: tuple[float, int] | None, columns: TableColumns) -> Iterator[Problem]:
-    for found in islice(PRODUCT.finditer(text), MOST_IN_A_LINE):
-        factors = [number_of(re.match(NUMBER, part.strip())[0]) for part in re.split(r"[*×]", found[1])]  # type: ignore[index]
-        claimed = number_of(found[2])
+    for match in islice(PRODUCT.finditer(text), MOST_IN_A_LINE):
+        factors = [number_of(re.match(NUMBER, part.strip())[0]) for part in re.split(r"[*×]", match[1])]  # type: ignore[index]
+        claimed = number_of(match[2])
         if None in factors or claimed is None:
             continue
         product = prod(factor for factor in factors if factor is not None)
-        if abs(product - claimed) > _half_digit(found[2]):
-            yield number, f"{found[1].strip()} is {product:,.0f}, not {found[2]}"
+        if abs(product - claimed) > _half_digit(match[2]):
+            yield number, f"{match[1].strip()} is {product:,.0f}, not {match[2]}"
         for label in columns.labelled:
             if rates and label.quantity.value in factors:
                 yield from _projection(number, product, label, rates, columns.measured)
@@ -112,7 +112,7 @@ def _projection(
 def _largest_scale(label: Labelled, columns: Sequence[Measured]) -> list[tuple[Measured, Point]]:
     """The measured times at the largest scale, of columns that share a word with the label."""
     beside = _tokens(label.label)
-    found = [
+    candidates = [
         (column, max(times, key=lambda point: point.scale))
         for column in columns
         if column.scale_name == "nodes"
@@ -120,8 +120,8 @@ def _largest_scale(label: Labelled, columns: Sequence[Measured]) -> list[tuple[M
         and "total" not in column.header.lower()
         and (times := _times(column))
     ]
-    largest = max((point.scale for _, point in found), default=0.0)
-    return [(column, point) for column, point in found if point.scale == largest]
+    largest = max((point.scale for _, point in candidates), default=0.0)
+    return [(column, point) for column, point in candidates if point.scale == largest]
 
 
 def _times(column: Measured) -> list[Point]:
@@ -135,16 +135,16 @@ def _tokens(text: str) -> frozenset[str]:
 
 def _ratios(number: int, text: str, columns: Sequence[Measured]) -> Iterator[Problem]:
     """One thing is said to be so many times slower than another: over all rows that have both."""
-    for found in islice(RATIO.finditer(text), MOST_IN_A_LINE):
-        slow, fast = (found[1], found[4]) if found[3] == "slower" else (found[4], found[1])
+    for match in islice(RATIO.finditer(text), MOST_IN_A_LINE):
+        slow, fast = (match[1], match[4]) if match[3] == "slower" else (match[4], match[1])
         ratios = list(_measured_ratios(slow.lower(), fast.lower(), columns))
         if len(ratios) < 2:
             continue
         (low, low_line), (high, high_line) = min(ratios), max(ratios)
-        claimed = float(found[2])
+        claimed = float(match[2])
         if low < claimed / WRONG or high > claimed * WRONG:
-            told = f"“{found[0]}”: by the tables it is {low:.2g} times (line {low_line}) to {high:.2g} times"
-            yield number, f"{told} (line {high_line})"
+            sentence = f"“{match[0]}”: by the tables it is {low:.2g} times (line {low_line}) to {high:.2g} times"
+            yield number, f"{sentence} (line {high_line})"
 
 
 def _measured_ratios(slow: str, fast: str, columns: Sequence[Measured]) -> Iterator[tuple[float, int]]:
@@ -160,16 +160,16 @@ def _measured_ratios(slow: str, fast: str, columns: Sequence[Measured]) -> Itera
 
 def _break_even(number: int, text: str, columns: Sequence[Measured]) -> Iterator[Problem]:
     """A method is said to pay only beyond a scale: where does its total first stay below the others' times?"""
-    for found in islice(PAYS.finditer(text), MOST_IN_A_LINE):
-        claimed = float(found[2])
+    for match in islice(PAYS.finditer(text), MOST_IN_A_LINE):
+        claimed = float(match[2])
         words = TOKEN.findall(text.lower())
-        told = []
+        crossings = []
         for column in columns:
             method = _method(column, words)
-            if method and column.scale_name == found[3].lower():
-                told += [place for other in columns if (place := _crossing(column, other, method, claimed))]
-        if told:
-            yield number, f"“{found[0].strip()}”: by the tables it pays from less: {'; '.join(told)}"
+            if method and column.scale_name == match[3].lower():
+                crossings += [place for other in columns if (place := _crossing(column, other, method, claimed))]
+        if crossings:
+            yield number, f"“{match[0].strip()}”: by the tables it pays from less: {'; '.join(crossings)}"
 
 
 def _method(column: Measured, words: list[str]) -> str:

@@ -73,8 +73,8 @@ def read_mapping(path: Path | None) -> Mapping:
     if path is None:
         return Mapping()
     try:
-        told = tomllib.loads(path.read_text(encoding="utf-8"))
-        return Mapping([_table(path, table) for table in _list(path, told.get("table", []))])
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        return Mapping([_table(path, table) for table in _list(path, document.get("table", []))])
     except (OSError, ValueError, RecursionError) as problem:
         raise BadFile(f"{path}: cannot be used as a mapping: {problem}") from None
 
@@ -85,19 +85,19 @@ def _list(path: Path, value: Any) -> list[Any]:
     return value
 
 
-def _table(path: Path, told: Any) -> TableRule:
-    rest = dict(told) if isinstance(told, dict) else {}
+def _table(path: Path, fields: Any) -> TableRule:
+    rest = dict(fields) if isinstance(fields, dict) else {}
     columns = rest.pop("columns", {})
     rules = {str(name): _made(path, ColumnRule, rule) for name, rule in dict(columns).items()}
-    made: TableRule = _made(path, TableRule, rest)
-    made.columns = rules
-    return made
+    table_rule: TableRule = _made(path, TableRule, rest)
+    table_rule.columns = rules
+    return table_rule
 
 
-def _made(path: Path, kind: type, told: Any) -> Any:
+def _made(path: Path, kind: type, values: Any) -> Any:
     """A rule from what was written, every key known and of the right type."""
     blank = kind()
-    for key, value in dict(told).items():
+    for key, value in dict(values).items():
         if not hasattr(blank, key) or type(value) is not type(getattr(blank, key)):
             raise BadFile(f"{path}: {key} = {value!r} is not understood")
         setattr(blank, key, value)
@@ -222,7 +222,7 @@ class _Block:
     block: int
 
     def measured(self) -> list[Measured]:
-        made: list[Measured] = []
+        measured: list[Measured] = []
         scale, series, group = self._first_scale(), "", 0
         if scale is None:
             return []
@@ -233,8 +233,8 @@ class _Block:
             elif not any(quantity_of(cell) for cell in cells) and not self._has_pairs(at):
                 series, group = self._series(cells), group + 1
             else:
-                made += self._column(at, scale, series, group)
-        return made
+                measured += self._column(at, scale, series, group)
+        return measured
 
     def _has_pairs(self, at: int) -> bool:
         rule = self.rule.column(_cell(self.header, at))
@@ -277,7 +277,7 @@ class _Block:
                 (row, _piece(_cell(row, at), place, rule.separator if rule and rule.cells else "")) for row in self.rows
             ]
             unit = unit or (rule.unit if rule else "") or self.rule.unit
-            made = Measured(
+            column = Measured(
                 self.table,
                 self.block,
                 header,
@@ -288,9 +288,9 @@ class _Block:
                 self.header.line,
                 group,
             )
-            made.points = self._points(texts, scale, made, unit)
-            if made.points:
-                yield made
+            column.points = self._points(texts, scale, column, unit)
+            if column.points:
+                yield column
 
     def _kind(self, header: str, unit: str, texts: list[str]) -> str:
         """What the column was declared to hold, what most cells say, what the header says, or what the text says."""
@@ -304,25 +304,25 @@ class _Block:
 
     def _unit(self, header: str, texts: list[str]) -> str:
         """The unit by the header, a heading above, or the text before the table; what is counted is whole."""
-        whole = all(quantity.value.is_integer() for text in texts if (quantity := quantity_of(text)))
-        told = [stated_unit(text) for text in (header, *self.grid.headings[:6])]
-        told.append("s" if self._speaks_of_time() else None)
-        return next((unit for unit in told if unit and (whole or UNITS[unit][0] != "count")), "")
+        are_whole = all(quantity.value.is_integer() for text in texts if (quantity := quantity_of(text)))
+        units = [stated_unit(text) for text in (header, *self.grid.headings[:6])]
+        units.append("s" if self._speaks_of_time() else None)
+        return next((unit for unit in units if unit and (are_whole or UNITS[unit][0] != "count")), "")
 
     def _speaks_of_time(self) -> bool:
         return any(TIME.search(text[:400]) for _, text in self.grid.text[-60:])
 
-    def _points(self, texts: Sequence[tuple[Row, str]], scale: int, made: Measured, unit: str) -> list[Point]:
-        name = unit.lower() or self._unit(made.header, [text for _, text in texts])
+    def _points(self, texts: Sequence[tuple[Row, str]], scale: int, column: Measured, unit: str) -> list[Point]:
+        name = unit.lower() or self._unit(column.header, [text for _, text in texts])
         factor = UNITS[name][1] if name in UNITS else 1.0
         points, stated = [], _most_say([text for _, text in texts])
         for row, text in texts:
-            place, found = quantity_of(_cell(row, scale)), quantity_of(text)
-            if place is None or found is None or not isfinite(found.value * factor):
+            place, quantity = quantity_of(_cell(row, scale)), quantity_of(text)
+            if place is None or quantity is None or not isfinite(quantity.value * factor):
                 continue
-            if not found.kind and not stated:
-                found = Quantity(scaled(repr(found.value), factor), "", found.text, found.remark)
-            points.append(Point(_scale_of(place.value, found.remark, made.scale_name), row.line, found))
+            if not quantity.kind and not stated:
+                quantity = Quantity(scaled(repr(quantity.value), factor), "", quantity.text, quantity.remark)
+            points.append(Point(_scale_of(place.value, quantity.remark, column.scale_name), row.line, quantity))
         return points
 
 

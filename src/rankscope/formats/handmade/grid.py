@@ -135,11 +135,11 @@ def page_of(source: Source) -> Document:
 def markdown_page(source: Source) -> Document:
     page, grid, since = Document(), Grid(), list[tuple[int, str]]()
     headings: list[tuple[int, str]] = []
-    cells = kept = 0
+    cells = letters = 0
     for number, text, in_table in _parts(source.lines()):
         if in_table:
             if not grid.rows:
-                grid.headings, grid.text = [told for _, told in reversed(headings)], since
+                grid.headings, grid.text = [heading for _, heading in reversed(headings)], since
                 grid.heading = grid.headings[0] if grid.headings else ""
                 page.grids.append(grid)
             if not RULE.match(text):
@@ -153,8 +153,8 @@ def markdown_page(source: Source) -> Document:
         if text.startswith("#"):
             depth = len(text) - len(text.lstrip("#"))
             headings = [above for above in headings if above[0] < depth] + [(depth, text.lstrip("#").strip())]
-        kept += len(text)
-        if kept > MOST_TEXT:
+        letters += len(text)
+        if letters > MOST_TEXT:
             raise source.bad(f"more than {MOST_TEXT >> 20} MiB of text around the tables", number)
         since.append((number, text))
         page.text.append((number, text))
@@ -188,10 +188,10 @@ def _csv_rows(source: Source) -> Iterator[Row]:
     cells = 0
     for number, text in source.lines():
         try:
-            found = [cell.strip() for cell in next(csv.reader([text]), [])] if len(text) < 100_000 else []
+            row = [cell.strip() for cell in next(csv.reader([text]), [])] if len(text) < 100_000 else []
         except csv.Error as problem:
             raise source.bad(f"cannot be read as comma-separated values: {problem}", number) from None
-        cells += len(found)
+        cells += len(row)
         if cells > MOST_CELLS:
             raise source.bad(f"more than {MOST_CELLS} cells", number)
-        yield Row(number, found)
+        yield Row(number, row)

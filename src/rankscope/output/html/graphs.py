@@ -74,24 +74,24 @@ def to_svg(graph: Graph, frame: Frame = WIDE) -> str:
 
 def value_ticks(low: float, high: float) -> list[float]:
     """Round numbers from below the lowest to above the highest value, not too many and not too few."""
-    made: list[float] = []
+    ticks: list[float] = []
     for steps in STEPS:
         powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
         every = [step * 10.0**power for power in powers for step in steps]
         first = max([at for at, tick in enumerate(every) if tick <= low * 1.001], default=0)
         last = min([at for at, tick in enumerate(every) if tick >= high * 0.999], default=len(every) - 1)
-        found = every[first : last + 1]
-        if not made or len(found) <= MOST_TICKS:
-            made = found
-        if len(made) >= FEWEST_TICKS:
+        ticks_here = every[first : last + 1]
+        if not ticks or len(ticks_here) <= MOST_TICKS:
+            ticks = ticks_here
+        if len(ticks) >= FEWEST_TICKS:
             break
-    return made[:: -(-len(made) // MOST_TICKS)]
+    return ticks[:: -(-len(ticks) // MOST_TICKS)]
 
 
 def scale_ticks(curves: Sequence[Curve], largest: float, most: int) -> list[float]:
     """The scales that were measured, thinned out, and how far curves are drawn."""
-    found = sorted({scale for curve in curves for scale in _scales(curve)} | {largest})
-    return found[:: -(-len(found) // most)]
+    scales = sorted({scale for curve in curves for scale in _scales(curve)} | {largest})
+    return scales[:: -(-len(scales) // most)]
 
 
 def _scales(curve: Curve) -> list[float]:
@@ -107,50 +107,50 @@ def _axes(
     graph: Graph, frame: Frame, across: Place, up: Place, scales: Sequence[float], ticks: Sequence[float]
 ) -> list[str]:
     left, right, bottom = frame.left, frame.end, frame.floor
-    made = []
+    parts = []
     for tick in ticks:
         y = up(tick)
-        made.append(f'<line x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}" stroke="currentColor" opacity=".18"/>')
+        parts.append(f'<line x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}" stroke="currentColor" opacity=".18"/>')
         label = _text(shown(tick, graph.unit) if graph.unit.value != "number" else f"{tick:g}")
-        made.append(f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
+        parts.append(f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
     for scale in scales:
         x = across(scale)
-        made.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{bottom}" y2="{bottom + 5}" stroke="currentColor"/>')
-        made.append(f'<text x="{x:.1f}" y="{bottom + 19}" text-anchor="middle">{scale:g}</text>')
-    made.append(f'<line x1="{left}" x2="{right}" y1="{bottom}" y2="{bottom}" stroke="currentColor"/>')
+        parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{bottom}" y2="{bottom + 5}" stroke="currentColor"/>')
+        parts.append(f'<text x="{x:.1f}" y="{bottom + 19}" text-anchor="middle">{scale:g}</text>')
+    parts.append(f'<line x1="{left}" x2="{right}" y1="{bottom}" y2="{bottom}" stroke="currentColor"/>')
     middle = (left + right) / 2
-    made.append(f'<text x="{middle}" y="{bottom + 40}" text-anchor="middle">{_text(graph.scale_axis)} (log)</text>')
+    parts.append(f'<text x="{middle}" y="{bottom + 40}" text-anchor="middle">{_text(graph.scale_axis)} (log)</text>')
     turned = f'transform="translate(14 {(frame.top + bottom) / 2}) rotate(-90)" text-anchor="middle"'
     unit = {"ns": "s, ", "number": ""}.get(graph.unit.value, f"{graph.unit.value}, ")
-    return [*made, f"<text {turned}>{_text(_cut(graph.value_axis, 44 if frame.beside else 28))} ({unit}log)</text>"]
+    return [*parts, f"<text {turned}>{_text(_cut(graph.value_axis, 44 if frame.beside else 28))} ({unit}log)</text>"]
 
 
 def _curve(curve: Curve, number: int, across: Place, up: Place, named: tuple[int, int, int]) -> list[str]:
     """The interval as an area, the law as a line, every measured value as a mark; without a law a thin line."""
     colour = COLOURS[number % len(COLOURS)]
-    made = [f"<g><title>{_text(curve.name)}</title>"]
+    parts = [f"<g><title>{_text(curve.name)}</title>"]
     dashes = ' stroke-dasharray="6 4"' if curve.published else ""
     if curve.fitted:
-        kept = [point for point in curve.fitted if point[2] > 0]
-        edge = [(x, high) for x, _, _, high in kept] + [(x, low) for x, _, low, _ in reversed(kept)]
-        made.append(f'<polygon points="{_path(edge, across, up)}" fill="{colour}" opacity=".15"/>')
+        fitted = [point for point in curve.fitted if point[2] > 0]
+        edge = [(x, high) for x, _, _, high in fitted] + [(x, low) for x, _, low, _ in reversed(fitted)]
+        parts.append(f'<polygon points="{_path(edge, across, up)}" fill="{colour}" opacity=".15"/>')
         line = _path([(x, value) for x, value, _, _ in curve.fitted], across, up)
-        made.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"{dashes}/>')
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"{dashes}/>')
     else:
         line = _path(_medians(curve), across, up)
-        made.append(f'<polyline points="{line}" fill="none" stroke="{colour}" opacity=".5" stroke-dasharray="2 3"/>')
-    made += [_mark(across(x), up(value), number, colour, curve.published) for x, value in curve.points if value > 0]
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" opacity=".5" stroke-dasharray="2 3"/>')
+    parts += [_mark(across(x), up(value), number, colour, curve.published) for x, value in curve.points if value > 0]
     x, y, letters = named
-    made.append(_mark(x, y, number, colour, curve.published))
-    return [*made, f'<text x="{x + 12}" y="{y + 4}">{_text(_cut(curve.name, letters))}</text></g>']
+    parts.append(_mark(x, y, number, colour, curve.published))
+    return [*parts, f'<text x="{x + 12}" y="{y + 4}">{_text(_cut(curve.name, letters))}</text></g>']
 
 
 def _medians(curve: Curve) -> list[tuple[float, float]]:
-    found: dict[float, list[float]] = {}
+    by_scale: dict[float, list[float]] = {}
     for scale, value in curve.points:
         if value > 0:
-            found.setdefault(scale, []).append(value)
-    return [(scale, sorted(found[scale])[len(found[scale]) // 2]) for scale in sorted(found)]
+            by_scale.setdefault(scale, []).append(value)
+    return [(scale, sorted(by_scale[scale])[len(by_scale[scale]) // 2]) for scale in sorted(by_scale)]
 
 
 def _mark(x: float, y: float, number: int, colour: str, hollow: bool) -> str:

@@ -61,9 +61,9 @@ def style() -> str:
 @cache
 def scripts(live: bool = False) -> tuple[tuple[str, str], ...]:
     """Type and text of each script element, in the order in which they run; the first starts the others."""
-    own = "".join(_module(name) for name in (*MODULES, *((LIVE,) if live else ())))
+    modules = "".join(_module(name) for name in (*MODULES, *((LIVE,) if live else ())))
     before = ("scripts/start.js", "scripts/language.js", "vendor/uPlot.iife.min.js")
-    return *(("", _text(name)) for name in before), ("module", own)
+    return *(("", _text(name)) for name in before), ("module", modules)
 
 
 def _module(name: str) -> str:
@@ -101,8 +101,8 @@ DETAILS = "Details"  # the group of questions that answer nothing about the prog
 
 def page_data(sections: list[Section]) -> str:
     """All sections, in letters that end no script element and are the same in every encoding."""
-    made = {"format": FORMAT, "sections": [_section_data(section) for section in sections]}
-    text = json.dumps(made, separators=(",", ":"), allow_nan=False)
+    data = {"format": FORMAT, "sections": [_section_data(section) for section in sections]}
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
@@ -160,7 +160,7 @@ def _level(level: Level, lines: int) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, str):
         return printable(value)
-    return [_plain(one) for one in value] if isinstance(value, tuple) else value
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
 def _table_data(table: Table) -> dict[str, Any]:
@@ -185,8 +185,8 @@ def _table_data(table: Table) -> dict[str, Any]:
 def _unit(table: Table, at: int) -> Unit:
     """A column of whole numbers has counts: a script cannot tell 1 from 1.0."""
     unit = table.columns[at].unit
-    whole = unit is Unit.NUMBER and all(isinstance(row[at], int) for row in table.rows if row[at] is not None)
-    return Unit.COUNT if whole else unit
+    are_whole = unit is Unit.NUMBER and all(isinstance(row[at], int) for row in table.rows if row[at] is not None)
+    return Unit.COUNT if are_whole else unit
 
 
 def _cell(cell: Cell) -> Cell:
@@ -259,7 +259,7 @@ def _table_names(sections: Sequence[Section]) -> set[str]:
 
 def _findings(page: Page) -> str:
     points = Points("findings", "What to do", page.screen.advice, page.screen.verdict)
-    unchecked = "".join(f'<p class="note">{text(told)}</p>' for told in page.screen.not_checked)
+    unchecked = "".join(f'<p class="note">{text(reason)}</p>' for reason in page.screen.not_checked)
     folded = f"<details><summary>What was not checked</summary>{unchecked}</details>" if unchecked else ""
     return _points(points, _table_names(page.sections), folded)
 
@@ -279,18 +279,18 @@ def _advice(advice: Advice, known: set[str], opened: bool) -> str:
         saved = f' <span class="saved">{unbroken(f"could save {shown(advice.saved_ns, Unit.NS)}{of}")}</span>'
     level = f'<span class="level {advice.level.lower()}">{advice.level}</span>'
     summary = f"{level} <strong>{sentence(advice.title)}</strong>{saved}"
-    proofs = "".join(_proof(table, told, known) for table, told in advice.proofs)
+    proofs = "".join(_proof(table, proof, known) for table, proof in advice.proofs)
     action = f"<p>{marked(advice.action[:1].upper() + advice.action[1:])}.</p>"
     return f"<li><details{' open' * opened}><summary>{summary}</summary>{action}{proofs}</details></li>"
 
 
-def _proof(table: str, told: str, known: set[str]) -> str:
+def _proof(table: str, proof: str, known: set[str]) -> str:
     """What a table says, with its rows where the page has them."""
     if table in known:
-        summary = f'<summary>{sentence(told)} <a href="#table-{table}">{table}</a></summary>'
+        summary = f'<summary>{sentence(proof)} <a href="#table-{table}">{table}</a></summary>'
         return f'<details class="proof" data-table="{table}">{summary}<div class="evidence"></div></details>'
     name = f'<a href="#{table}">{table}</a>' if table in ("coverage", "overview") else f"<code>{text(table)}</code>"
-    return f'<p class="evidence">{sentence(told)} {name}</p>'
+    return f'<p class="evidence">{sentence(proof)} {name}</p>'
 
 
 def _details(page: Page) -> str:
@@ -303,13 +303,13 @@ def _details(page: Page) -> str:
 
 
 def _coverage(table: Table) -> str:
-    kept = filled(table.columns, table.rows)
+    columns = filled(table.columns, table.rows)
     head = "".join(
-        f'<th scope="col"{_side(table.columns[at])}>{escape(heading(table.columns[at]))}</th>' for at in kept
+        f'<th scope="col"{_side(table.columns[at])}>{escape(heading(table.columns[at]))}</th>' for at in columns
     )
     rows = "".join(
         "<tr>"
-        + "".join(f"<td{_side(table.columns[at])}>{_value(row[at], table.columns[at])}</td>" for at in kept)
+        + "".join(f"<td{_side(table.columns[at])}>{_value(row[at], table.columns[at])}</td>" for at in columns)
         + "</tr>"
         for row in table.rows
     )
@@ -422,14 +422,14 @@ def _rest(page: Page) -> Iterator[str]:
 
 def _contents(page: Page | AnswerPage) -> list[tuple[str, str]]:
     """Where each group of questions begins."""
-    found = {section.group: section.name for section in reversed(page.sections) if not section.lead}
+    first_of_group = {section.group: section.name for section in reversed(page.sections) if not section.lead}
     order = dict.fromkeys(section.group for section in page.sections if not section.lead)
     if isinstance(page, AnswerPage):
         return [
             *((point.question.rstrip("?"), point.name) for point in page.points),
-            *((one, found[one]) for one in order),
+            *((group, first_of_group[group]) for group in order),
         ]
-    groups = [(group, found[group]) for group in order if group != DETAILS]
+    groups = [(group, first_of_group[group]) for group in order if group != DETAILS]
     return [("What to do", "findings"), *groups, (DETAILS, "overview")]
 
 

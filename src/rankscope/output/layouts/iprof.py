@@ -40,13 +40,13 @@ def _line(cells: list[str], widths: list[int], hidden: set[int]) -> str:
 def _cells(row: tuple[Cell, ...], is_bytes: bool) -> list[str]:
     name, total, share, calls, mean, least, most, errors = row
     failed = not is_bytes and calls == errors and bool(calls)
-    values = ["" if failed else _value(value, is_bytes, whole) for value, whole in ((total, True), (mean, False))]
+    values = ["" if failed else _value(value, is_bytes, is_total) for value, is_total in ((total, True), (mean, False))]
     bounds = ["" if failed else _value(value, is_bytes, True) for value in (least, most)]
     percent = "" if failed or share is None else f"{100 * float(share):.2f}%"
     return [printable(str(name)), values[0], percent, str(calls), values[1], *bounds, str(errors)]
 
 
-def _value(value: Cell, is_bytes: bool, whole: bool) -> str:
+def _value(value: Cell, is_bytes: bool, is_total: bool) -> str:
     """Two decimals and the largest unit that fits; whole numbers of the smallest unit have none."""
     if value is None:
         return ""
@@ -54,4 +54,4 @@ def _value(value: Cell, is_bytes: bool, whole: bool) -> str:
     for size, unit in SIZES if is_bytes else TIMES:
         if number >= size:
             return f"{number / size:.2f}{unit}"
-    return f"{number:.{0 if whole else 2}f}{'B' if is_bytes else 'ns'}"
+    return f"{number:.{0 if is_total else 2}f}{'B' if is_bytes else 'ns'}"

@@ -83,12 +83,12 @@ def to_mpitrace(
 
 
 def _by_rank(table: Table) -> dict[int, list[Any]]:
-    found: dict[Any, list[Any]] = {}
+    rows_of: dict[Any, list[Any]] = {}
     for row in table.rows:
-        found.setdefault(row[0], []).append(row[1:])
-    for rows in found.values():
+        rows_of.setdefault(row[0], []).append(row[1:])
+    for rows in rows_of.values():
         rows.sort(key=lambda row: (PLACE.get(row[0], len(ORDER)), row[0]))  # stable: sizes stay in order
-    return found
+    return rows_of
 
 
 def _job(everyone: list[SummaryTask], table: Table | None) -> SummaryJob:

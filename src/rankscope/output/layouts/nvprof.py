@@ -56,15 +56,15 @@ def to_nvprof_csv(processes: Table, rows: Table, warnings: Table | None = None) 
 
 def _profiles(processes: Table, rows: Table, warnings: Table | None, body: Body) -> str:
     lines = [NvprofLine(*row) for row in rows.rows]  # type: ignore[arg-type]
-    told: list[str] = [] if processes.rows else ["======== Warning: No CUDA application was profiled."]
+    output: list[str] = [] if processes.rows else ["======== Warning: No CUDA application was profiled."]
     for process, pid, command, attributed in processes.rows:
         tag = "========" if pid is None else f"=={pid}=="
         if command:
-            told.append(f"{tag} Profiling application: {printable(str(command))}")
+            output.append(f"{tag} Profiling application: {printable(str(command))}")
         noted = warnings.rows if warnings else []
-        told += [f"{tag} Warning: {printable(str(text))}." for whose, text in noted if whose == process]
-        told += _profile(tag, bool(attributed), [line for line in lines if line.process == process], body)
-    return "".join(line + "\n" for line in told)
+        output += [f"{tag} Warning: {printable(str(text))}." for whose, text in noted if whose == process]
+        output += _profile(tag, bool(attributed), [line for line in lines if line.process == process], body)
+    return "".join(line + "\n" for line in output)
 
 
 def _profile(tag: str, attributed: bool, lines: list[NvprofLine], body: Body) -> Iterator[str]:

@@ -6,5 +6,5 @@ MOST_LETTERS = 300
 
 def reason(text: str) -> str:
     """Why something was not delivered, in a line: libraries tell it in many."""
-    known = next((one for one in REASONS if one in text), "")
+    known = next((reason_known for reason_known in REASONS if reason_known in text), "")
     return known.lower() or " ".join(text.split())[:MOST_LETTERS].rstrip(".")

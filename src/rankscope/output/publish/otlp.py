@@ -54,19 +54,23 @@ class Otlp:
         by_metric: dict[Metric, list[Point]] = {}
         for point in now.points:
             by_metric.setdefault(point.metric, []).append(point)
-        made = [self._metric(metric, points, now) for metric, points in by_metric.items()]
+        metrics = [self._metric(metric, points, now) for metric, points in by_metric.items()]
         about = {"service.name": "rankscope", "service.instance.id": now.run, "rankscope.run": now.run}
-        of_scope = self._export.ScopeMetrics(self._scope, made, "")
+        of_scope = self._export.ScopeMetrics(self._scope, metrics, "")
         resource = self._resource(about)
         return self._export.MetricsData([self._export.ResourceMetrics(resource, [of_scope], "")])
 
     def _metric(self, metric: Metric, points: list[Point], now: Snapshot) -> Any:
-        whole = self._export.AggregationTemporality.CUMULATIVE
+        cumulative = self._export.AggregationTemporality.CUMULATIVE
         if metric.kind is Kind.HISTOGRAM:
-            data = self._export.Histogram([self._distribution(point, now) for point in points], whole)
+            data = self._export.Histogram([self._distribution(point, now) for point in points], cumulative)
         else:
             values = [self._value(point, now) for point in points]
-            data = self._export.Sum(values, whole, True) if metric.kind is Kind.COUNTER else self._export.Gauge(values)
+            data = (
+                self._export.Sum(values, cumulative, True)
+                if metric.kind is Kind.COUNTER
+                else self._export.Gauge(values)
+            )
         return self._export.Metric(metric.name, metric.about, metric.unit, data)
 
     def _value(self, point: Point, now: Snapshot) -> Any:
@@ -75,8 +79,8 @@ class Otlp:
 
     def _distribution(self, point: Point, now: Snapshot) -> Any:
         assert isinstance(point.value, Histogram)
-        made = point.value
-        sums = (made.count, made.total, list(made.counts), list(made.bounds))
+        distribution = point.value
+        sums = (distribution.count, distribution.total, list(distribution.counts), list(distribution.bounds))
         least = most = None  # not known
         return self._export.HistogramDataPoint(_attributes(point, now), now.started_ns, now.at_ns, *sums, least, most)
 

@@ -31,14 +31,18 @@ def exposition(now: Snapshot) -> str:
 def _samples(name: str, point: Point, run: str) -> list[str]:
     labels = [f'run="{label(run)}"']
     labels += [f'{key}="{label(word)}"' for key, word in zip(point.metric.attributes, point.words, strict=True)]
-    told = ",".join(labels)
+    joined_labels = ",".join(labels)
     if not isinstance(point.value, Histogram):
-        return [f"{name}{{{told}}} {number(point.value)}"]
+        return [f"{name}{{{joined_labels}}} {number(point.value)}"]
     lines, so_far = [], 0
     for bound, count in zip([*map(number, point.value.bounds), "+Inf"], point.value.counts, strict=True):
         so_far += count
-        lines.append(f'{name}_bucket{{{told},le="{bound}"}} {so_far}')
-    return [*lines, f"{name}_sum{{{told}}} {number(point.value.total)}", f"{name}_count{{{told}}} {so_far}"]
+        lines.append(f'{name}_bucket{{{joined_labels},le="{bound}"}} {so_far}')
+    return [
+        *lines,
+        f"{name}_sum{{{joined_labels}}} {number(point.value.total)}",
+        f"{name}_count{{{joined_labels}}} {so_far}",
+    ]
 
 
 class TextFile:
@@ -85,10 +89,10 @@ class _Answers(BaseHTTPRequestHandler):
     server: Scrapes
 
     def do_GET(self) -> None:
-        found = self.path.partition("?")[0] in PATHS
-        body = self.server.body if found else b"metrics are at /metrics\n"
-        self.send_response(404 if not found else 200 if body else 503)  # 503: the first look is not over
-        self.send_header("Content-Type", CONTENT_TYPE if found else "text/plain")
+        is_metrics = self.path.partition("?")[0] in PATHS
+        body = self.server.body if is_metrics else b"metrics are at /metrics\n"
+        self.send_response(404 if not is_metrics else 200 if body else 503)  # 503: the first look is not over
+        self.send_header("Content-Type", CONTENT_TYPE if is_metrics else "text/plain")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

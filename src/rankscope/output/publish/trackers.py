@@ -18,18 +18,18 @@ LEFT_OUT = "rankscope.run.info"
 
 def flat(now: Snapshot) -> dict[str, float]:
     """Values by names as trackers group them: rankscope/step_part_seconds/forward; ranks by their number."""
-    made: dict[str, float] = {}
+    values: dict[str, float] = {}
     for point in now.points:
         if isinstance(point.value, Histogram) or point.metric.name == LEFT_OUT:
             continue
         words = point.words[:1] if "rank" in point.metric.attributes else point.words
-        made["/".join([point.metric.prometheus_name.replace("_", "/", 1), *words])] = float(point.value)
-    return made
+        values["/".join([point.metric.prometheus_name.replace("_", "/", 1), *words])] = float(point.value)
+    return values
 
 
 def whole(last: Snapshot, steps: Iterable[Snapshot]) -> dict[str, float]:
     """What is known of a run as a whole, without what is known of its steps one by one."""
-    by_step = {name for one in steps for name in flat(one)}
+    by_step = {name for snapshot in steps for name in flat(snapshot)}
     return {name: value for name, value in flat(last).items() if name not in by_step}
 
 
@@ -64,7 +64,7 @@ class MLflow:
 
     def finish(self, last: Snapshot, history: Callable[[], list[Snapshot]]) -> None:
         steps = [] if self._sent else history()
-        values = [value for one in steps for value in self._values(flat(one), one)]
+        values = [value for snapshot in steps for value in self._values(flat(snapshot), snapshot)]
         values += self._values(whole(last, steps), last)
         self._call(lambda: self._log(last.run, values))
         if self._is_ours:
@@ -81,8 +81,8 @@ class MLflow:
 
     def _log(self, run: str, values: list[Any]) -> None:
         if self._run is None:
-            found = self._client.get_experiment_by_name(self._project)
-            experiment = found.experiment_id if found else self._client.create_experiment(self._project)
+            known = self._client.get_experiment_by_name(self._project)
+            experiment = known.experiment_id if known else self._client.create_experiment(self._project)
             tags = {"rankscope.run": run}
             self._run = self._client.create_run(experiment, run_name=run, tags=tags).info.run_id
         for some in _batches(values, BATCH):
@@ -117,8 +117,8 @@ class WandB:
 
         def log() -> None:
             run = self._opened(last.run)
-            for one in steps:
-                run.log({"rankscope/step": one.step or 0, **flat(one)})
+            for snapshot in steps:
+                run.log({"rankscope/step": snapshot.step or 0, **flat(snapshot)})
             if not self._sent:
                 run.log({"rankscope/step": last.step or 0, **whole(last, steps)})
             run.summary.update(flat(last))

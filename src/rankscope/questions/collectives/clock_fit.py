@@ -60,10 +60,10 @@ def lower_hull(x: Array, y: Array) -> tuple[Array, Array]:
     x, y = x[first], y[first]
     while len(x) > 2:  # a point on or above the chord of two others is none of the hull: drop all such at once
         chord = y[:-2] + (y[2:] - y[:-2]) * ((x[1:-1] - x[:-2]) / (x[2:] - x[:-2]))
-        kept = np.concatenate(([True], y[1:-1] < chord, [True]))
-        if kept.all():
+        below = np.concatenate(([True], y[1:-1] < chord, [True]))
+        if below.all():
             break
-        x, y = x[kept], y[kept]
+        x, y = x[below], y[below]
     return x, y
 
 
@@ -123,11 +123,11 @@ def piled_up(below: Points, above: Points, room_ns: float) -> tuple[float, float
     sides = [_outermost(*below), _outermost(above[0], -above[1])]
     depths = [np.inf if side is None else side[2] for side in sides]
     nearer = int(np.argmin(depths))
-    found = sides[nearer]
-    if found is None or depths[nearer] > CLOSE * room_ns or depths[1 - nearer] < NEARER * depths[nearer]:
+    offset = sides[nearer]
+    if offset is None or depths[nearer] > CLOSE * room_ns or depths[1 - nearer] < NEARER * depths[nearer]:
         return None
     sign = -1.0 if nearer else 1.0
-    return sign * found[0], sign * found[1]
+    return sign * offset[0], sign * offset[1]
 
 
 def _outermost(x: Array, y: Array) -> tuple[float, float, float] | None:
@@ -264,25 +264,27 @@ def _culprits(pair: Pair, slope: float) -> Array:
     with np.errstate(invalid="ignore"):
         high = np.nan_to_num(ceiling_y - slope * ceiling_x, nan=np.inf, posinf=np.inf, neginf=np.inf)
         low = np.nan_to_num(floor_y - slope * floor_x, nan=-np.inf, posinf=-np.inf, neginf=-np.inf)
-    found = np.zeros(len(pair), bool)
+    culprits = np.zeros(len(pair), bool)
     # the damaged one of the two is further from what the others say
     high_by, low_by = float(np.median(high) - high.min()), float(low.max() - np.median(low))
-    found[int(np.argmin(high) if high_by >= low_by else np.argmax(low))] = True
-    return found
+    culprits[int(np.argmin(high) if high_by >= low_by else np.argmax(low))] = True
+    return culprits
 
 
-def _part(pair: Pair, lines: ClockLines | None, kept: Pair) -> ClockSpan | None:
+def _part(pair: Pair, lines: ClockLines | None, selected: Pair) -> ClockSpan | None:
     if lines is None:
         return None
-    times = kept.times()
+    times = selected.times()
     span = np.array([times.min(), (times.min() + times.max()) / 2, times.max()])
     slope, height = lines.centre()
     bound = _errors(lines, slope, height, span)
     errors, together, piled = bound, False, None
     if float(bound.max()) > CLOSE_NS:
-        by_leaving = _leaving_together(kept, slope)
-        if _tell_when_left(kept).sum() < FEW:
-            piled = piled_up(_known(*kept.ceiling(), FAR_NS), _known(*kept.floor(), -FAR_NS), float(bound.max()))
+        by_leaving = _leaving_together(selected, slope)
+        if _tell_when_left(selected).sum() < FEW:
+            piled = piled_up(
+                _known(*selected.ceiling(), FAR_NS), _known(*selected.floor(), -FAR_NS), float(bound.max())
+            )
         if piled is not None:
             slope, height = _pulled_in(lines, *piled)
             errors = _errors(lines, slope, height, span)
@@ -290,13 +292,13 @@ def _part(pair: Pair, lines: ClockLines | None, kept: Pair) -> ClockSpan | None:
             together = True
             slope, height = _pulled_in(lines, by_leaving[0], by_leaving[1])
             errors = _errors(lines, slope, height, span)
-            errors = np.minimum(errors, by_leaving[2]) if _spans_enough(kept) else errors
+            errors = np.minimum(errors, by_leaving[2]) if _spans_enough(selected) else errors
     steepest = max(float(lines.slopes[-1]) - slope, slope - float(lines.slopes[0]))
     if together and span[2] > span[0]:
         steepest = min(steepest, 2 * float(errors.max()) / float(span[2] - span[0]))
     return ClockSpan(
-        float(span[0]), float(span[2]), slope, height, errors, steepest, float(bound.max()), together, len(kept),
-        len(pair) - len(kept),
+        float(span[0]), float(span[2]), slope, height, errors, steepest, float(bound.max()), together, len(selected),
+        len(pair) - len(selected),
     )  # fmt: skip
 
 

@@ -39,9 +39,9 @@ def evidence(log: CollectiveLog, group: Matched, host_of: Sequence[int]) -> Evid
     enters, leaves, together = _proving(log, group)
     entered = np.where(enters, group.enter_ns, -np.inf)
     left = np.where(leaves, group.end_ns, np.inf)
-    own = np.array(host_of)[group.members]
-    order = np.argsort(own, kind="stable")
-    hosts, first = np.unique(own[order], return_index=True)
+    member_hosts = np.array(host_of)[group.members]
+    order = np.argsort(member_hosts, kind="stable")
+    hosts, first = np.unique(member_hosts[order], return_index=True)
     stay = np.where(together, (group.end_ns - group.enter_ns).min(axis=1), np.inf)
     return Evidence(
         hosts,
@@ -93,9 +93,9 @@ def apart(known: Sequence[Evidence], most_ns: float, share: float) -> list[int]:
     """Hosts whose own ranks contradict each other: several clocks under one name."""
     wrong: dict[int, int] = {}
     seen: dict[int, int] = {}
-    for found in known:
-        for column, host in enumerate(found.hosts.tolist()):
-            gap = found.entered_ns[:, column] - found.left_ns[:, column]
+    for group_evidence in known:
+        for column, host in enumerate(group_evidence.hosts.tolist()):
+            gap = group_evidence.entered_ns[:, column] - group_evidence.left_ns[:, column]
             seen[host] = seen.get(host, 0) + int(np.isfinite(gap).sum())
             wrong[host] = wrong.get(host, 0) + int((np.isfinite(gap) & (gap > most_ns)).sum())
     return [host for host, count in wrong.items() if count > share * seen[host]]
@@ -152,42 +152,42 @@ class Clocks:
 
     def corrected(self, group: Matched) -> tuple[Array, Array, Array]:
         """Entering and leaving of a group's collectives on the reference's clock, and the error of each entering."""
-        own = np.array(self.of_rank)[group.members]
-        if (own == 0).all():
-            return group.enter_ns, group.end_ns, np.zeros((1, len(own)))
+        member_hosts = np.array(self.of_rank)[group.members]
+        if (member_hosts == 0).all():
+            return group.enter_ns, group.end_ns, np.zeros((1, len(member_hosts)))
         enter = self.on_reference(group.members, group.enter_ns)
         error = np.empty_like(enter)
-        straight = self._straight(own)
+        straight = self._straight(member_hosts)
         if straight.any():
-            parts = [self.clocks[place].parts[0] for place in own[straight].tolist()]
+            parts = [self.clocks[place].parts[0] for place in member_hosts[straight].tolist()]
             error[:, straight] = straight_error(group.enter_ns[:, straight], parts)
-        for place in np.unique(own[~straight]):
-            columns = np.flatnonzero(own == place)
+        for place in np.unique(member_hosts[~straight]):
+            columns = np.flatnonzero(member_hosts == place)
             error[:, columns] = self.clocks[place].to_reference(group.enter_ns[:, columns])[1]
         # a stay has no clock but its own
         return enter, enter + (group.end_ns - group.enter_ns), error
 
     def on_reference(self, members: Array, time_ns: Array) -> Array:
         """Times of these ranks, a column each, on the reference's clock."""
-        own = np.array(self.of_rank)[members]
-        if (own == 0).all():
+        member_hosts = np.array(self.of_rank)[members]
+        if (member_hosts == 0).all():
             return time_ns
-        straight = self._straight(own)
-        slope, height = np.zeros(len(own)), np.zeros(len(own))
+        straight = self._straight(member_hosts)
+        slope, height = np.zeros(len(member_hosts)), np.zeros(len(member_hosts))
         for column in np.flatnonzero(straight).tolist():
-            part = self.clocks[own[column]].parts[0]
+            part = self.clocks[member_hosts[column]].parts[0]
             slope[column], height[column] = part.slope, part.height
-        made: Array = time_ns * slope
-        made += height
-        made += time_ns
-        for place in np.unique(own[~straight]):
-            columns = np.flatnonzero(own == place)
-            made[:, columns] = self.clocks[place].to_reference(time_ns[:, columns])[0]
-        return made
+        reference_ns: Array = time_ns * slope
+        reference_ns += height
+        reference_ns += time_ns
+        for place in np.unique(member_hosts[~straight]):
+            columns = np.flatnonzero(member_hosts == place)
+            reference_ns[:, columns] = self.clocks[place].to_reference(time_ns[:, columns])[0]
+        return reference_ns
 
-    def _straight(self, own: Array) -> Array:
+    def _straight(self, hosts: Array) -> Array:
         is_straight = np.array([clock.is_straight for clock in self.clocks])
-        return is_straight[own]
+        return is_straight[hosts]
 
 
 def straight_error(time_ns: Array, parts: Sequence[ClockSpan]) -> Array:
@@ -203,19 +203,19 @@ def straight_error(time_ns: Array, parts: Sequence[ClockSpan]) -> Array:
 
 def clock_offsets(log: CollectiveLog) -> Clocks:
     """The clock of every host; ranks of one host share one unless their own collectives say otherwise."""
-    clocks, found = _clocks_of(log)
+    clocks, all_evidence = _clocks_of(log)
     if len(clocks.clocks) < 2:
         return clocks
-    found = [one for one in found if len(one.hosts) > 1]
+    all_evidence = [group for group in all_evidence if len(group.hosts) > 1]
     known = {0}
     while True:
-        links = _links(found, known)
-        fitted = in_threads(lambda link: fit(_pair(found, *link)), links)
-        for (own, other), parts in zip(links, fitted, strict=True):
-            clock = clocks.clocks[own]
+        links = _links(all_evidence, known)
+        fitted = in_threads(lambda link: fit(_pair(all_evidence, *link)), links)
+        for (host, other), parts in zip(links, fitted, strict=True):
+            clock = clocks.clocks[host]
             clock.parts = parts
             clock.compared_with, clock.known = (clocks.clocks[other], True) if clock.parts else (None, False)
-        gained = {own for own, _ in links if clocks.clocks[own].known}
+        gained = {host for host, _ in links if clocks.clocks[host].known}
         if not gained:
             return clocks
         known |= gained
@@ -225,25 +225,25 @@ def _clocks_of(log: CollectiveLog) -> tuple[Clocks, list[Evidence]]:
     """The clocks, not compared yet, and what the collectives prove of them."""
     places = {host: at for at, host in enumerate(dict.fromkeys(log.hosts))}
     of_rank = [places[host] for host in log.hosts]
-    found = evidence_of_all(log, of_rank)
-    split = [list(places)[host] for host in apart(found, CONTRADICTION_NS, CONTRADICTIONS)]
+    all_evidence = evidence_of_all(log, of_rank)
+    split = [list(places)[host] for host in apart(all_evidence, CONTRADICTION_NS, CONTRADICTIONS)]
     labels = [f"{host} rank {rank}" if host in split else host for host, rank in zip(log.hosts, log.ranks, strict=True)]
     ranks: dict[str, list[int]] = {}
     for label, rank in zip(labels, log.ranks, strict=True):
         ranks.setdefault(label, []).append(rank)
-    made = [HostClock(label, told) for label, told in ranks.items()]
-    if made:
-        made[0].known = True
+    clocks = [HostClock(label, members) for label, members in ranks.items()]
+    if clocks:
+        clocks[0].known = True
     places = {label: at for at, label in enumerate(ranks)}
     of_rank = [places[label] for label in labels]
-    return Clocks(made, of_rank, split), evidence_of_all(log, of_rank) if split else found
+    return Clocks(clocks, of_rank, split), evidence_of_all(log, of_rank) if split else all_evidence
 
 
-def _links(found: list[Evidence], known: set[int]) -> list[tuple[int, int]]:
+def _links(all_evidence: list[Evidence], known: set[int]) -> list[tuple[int, int]]:
     """Hosts not known yet that share a group with a known one, each with the first such host."""
     links: dict[int, int] = {}
-    for one in found:
-        hosts = one.hosts.tolist()
+    for group in all_evidence:
+        hosts = group.hosts.tolist()
         anchors = [host for host in hosts if host in known]
         for host in hosts:
             if anchors and host not in known:
@@ -251,15 +251,20 @@ def _links(found: list[Evidence], known: set[int]) -> list[tuple[int, int]]:
     return list(links.items())
 
 
-def _pair(found: list[Evidence], own: int, other: int) -> Pair:
+def _pair(all_evidence: list[Evidence], host: int, other: int) -> Pair:
     """Everything that is known of two hosts, from all groups that have members on both."""
     columns: list[tuple[Array, ...]] = []
-    for one in found:
-        at, to = np.flatnonzero(one.hosts == own), np.flatnonzero(one.hosts == other)
+    for group in all_evidence:
+        at, to = np.flatnonzero(group.hosts == host), np.flatnonzero(group.hosts == other)
         if len(at) and len(to):
-            slack = np.full(len(one.stay_ns), one.slack_ns)
-            sides = (one.entered_ns[:, at[0]], one.left_ns[:, at[0]], one.entered_ns[:, to[0]], one.left_ns[:, to[0]])
-            columns.append((*sides, one.stay_ns, slack))
+            slack = np.full(len(group.stay_ns), group.slack_ns)
+            sides = (
+                group.entered_ns[:, at[0]],
+                group.left_ns[:, at[0]],
+                group.entered_ns[:, to[0]],
+                group.left_ns[:, to[0]],
+            )
+            columns.append((*sides, group.stay_ns, slack))
     pair = Pair(*(np.concatenate(parts) for parts in zip(*columns, strict=True)))
     ceiling, floor = pair.ceiling()[1], pair.floor()[1]
     return pair.only(np.isfinite(ceiling) | np.isfinite(floor))

@@ -58,8 +58,8 @@ SQL = """
 def gpu_clocks(tables: Tables, selection: Selection = ALL) -> Table:
     """Offset and drift of the clock that GPU records are in, against the host's, rank by rank."""
     table = Table("gpu_clocks", "Clocks of the GPU records", GPU_CLOCKS_COLUMNS, [])
-    for rank, host, devices, *told in tables.query(SQL.format(condition=selection.condition)):
-        cells = _cells(GpuClock(*told))
+    for rank, host, devices, *readings in tables.query(SQL.format(condition=selection.condition)):
+        cells = _cells(GpuClock(*readings))
         table.rows.append((rank, host, devices, *cells))
         if isinstance(cells[2], float) and abs(cells[2]) > STEEPEST_PPM:
             table.warnings.append(f"Rank {rank}: the clock of its GPU records is not steady; no rate is used.")
@@ -153,16 +153,16 @@ def clocks(tables: Tables, selection: Selection = ALL) -> Table:
 def _rows(clock: HostClock, selection: Selection) -> list[tuple[Cell, ...]]:
     if selection.ranks is not None and not selection.ranks & set(clock.ranks):
         return []
-    told = (clock.name, ranges(clock.ranks))
+    label = (clock.name, ranges(clock.ranks))
     if clock.compared_with is None:
-        return [(*told, None, None, None, None, None, REFERENCE if clock.known else UNKNOWN, "", None, None, None)]
+        return [(*label, None, None, None, None, None, REFERENCE if clock.known else UNKNOWN, "", None, None, None)]
     first, last = clock.parts[0], clock.parts[-1]
     middle = np.array([(first.from_ns + last.to_ns) / 2, first.from_ns, last.to_ns])
     moved, error = clock.to_reference(middle)
     by = LEAVING if any(part.together for part in clock.parts) else BOUNDS
     longest = max(clock.parts, key=lambda part: part.to_ns - part.from_ns)
     return [(
-        *told, float(middle[0] - moved[0]), float(error.max()), -longest.slope * 1e6, longest.slope_error * 1e6,
+        *label, float(middle[0] - moved[0]), float(error.max()), -longest.slope * 1e6, longest.slope_error * 1e6,
         max(part.bound_ns for part in clock.parts), by, clock.compared_with.name,
         sum(part.used for part in clock.parts), sum(part.dropped for part in clock.parts), len(clock.parts) - 1,
     )]  # fmt: skip

@@ -219,8 +219,8 @@ class _Class:
         return self.wait_ns + self.transfer_ns + self.leaving_ns
 
     def add(self, other: _Class) -> None:
-        for one in fields(self):
-            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
+        for part in fields(self):
+            setattr(self, part.name, getattr(self, part.name) + getattr(other, part.name))
 
     def row(self, name: str, members: int, size_class: int, kind: str) -> tuple[Cell, ...]:
         p50, p99 = np.percentile(np.concatenate(self.late_ns), (50, 99)).tolist()
@@ -236,12 +236,15 @@ def collectives(tables: Tables, selection: Selection = ALL) -> Table:
     """Matched collectives by operation, group size and size class, the one with the most waiting first."""
     known = collectives_of(tables)
     sums: dict[Key, _Class] = {}
-    for one in known.of_each(_classes if selection.ranks is None else partial(_classes_of, ranks=selection.ranks)):
-        for key, of_split in one.items():
+    for classes in known.of_each(_classes if selection.ranks is None else partial(_classes_of, ranks=selection.ranks)):
+        for key, of_split in classes.items():
             sums.setdefault(key, _Class()).add(of_split)
-    found = sorted(sums.items(), key=lambda one: (-one[1].total_ns, one[0]))
+    ordered = sorted(sums.items(), key=lambda item: (-item[1].total_ns, item[0]))
     table = Table(
-        "collectives", "Collectives: wait and transfer", COLLECTIVES_COLUMNS, [one.row(*key) for key, one in found]
+        "collectives",
+        "Collectives: wait and transfer",
+        COLLECTIVES_COLUMNS,
+        [size_class.row(*key) for key, size_class in ordered],
     )
     table.notes += _comments(known, sums)
     return arranged(table, selection)
@@ -267,17 +270,17 @@ def _classes_of(log: CollectiveLog, split: Split, ranks: Collection[int] | None)
     sums = {}
     for number, (name, size, progress) in enumerate(unique.tolist()):
         rows = which == number
-        one = _Class(int(rows.sum()))
-        one.wait_ns = float(split.wait_ns[rows][:, wanted].sum())
-        one.error_ns = float(split.error_ns[rows][:, wanted].sum())
-        one.transfer_ns = float(split.transfer_ns[rows][:, wanted].sum())
-        one.leaving_ns = float(split.leaving_ns[rows][:, wanted].sum())
-        one.volume_bytes = float(about.volume_bytes[rows].sum())
-        one.bus_bytes = float((about.volume_bytes * about.bus_factor)[rows].sum())
-        one.moving_ns = float(about.transfer_ns[rows].sum())
-        one.stay_ns = float(about.stay_ns[rows].sum())
-        one.late_ns.append(split.late_ns[rows])
-        sums[log.names[name], len(members), size, "progress" if progress else "call"] = one
+        of_class = _Class(int(rows.sum()))
+        of_class.wait_ns = float(split.wait_ns[rows][:, wanted].sum())
+        of_class.error_ns = float(split.error_ns[rows][:, wanted].sum())
+        of_class.transfer_ns = float(split.transfer_ns[rows][:, wanted].sum())
+        of_class.leaving_ns = float(split.leaving_ns[rows][:, wanted].sum())
+        of_class.volume_bytes = float(about.volume_bytes[rows].sum())
+        of_class.bus_bytes = float((about.volume_bytes * about.bus_factor)[rows].sum())
+        of_class.moving_ns = float(about.transfer_ns[rows].sum())
+        of_class.stay_ns = float(about.stay_ns[rows].sum())
+        of_class.late_ns.append(split.late_ns[rows])
+        sums[log.names[name], len(members), size, "progress" if progress else "call"] = of_class
     return sums
 
 
@@ -295,8 +298,11 @@ def _comments(known: Collectives, sums: dict[Key, _Class]) -> list[str]:
         ("call", "the time in these collectives"),
         ("progress", "the time that others are in progress"),
     ):
-        some = [one for key, one in sums.items() if key[-1] == kind]
-        wait_ns, stay_ns = sum(one.wait_ns for one in some), sum(one.total_ns for one in some)
+        some = [size_class for key, size_class in sums.items() if key[-1] == kind]
+        wait_ns, stay_ns = (
+            sum(size_class.wait_ns for size_class in some),
+            sum(size_class.total_ns for size_class in some),
+        )
         if wait_ns > NOTICEABLE * stay_ns:
             comments.append(
                 f"{100 * wait_ns / stay_ns:.0f} % of {inside} is spent waiting for the last rank to arrive: see "

@@ -79,8 +79,8 @@ class CollectiveLog:
 
     @property
     def collectives(self) -> int:
-        found: int | None = getattr(self.groups, "collectives", None)  # where looking at each would take long
-        return sum(len(group.sequence) for group in self.groups) if found is None else found
+        count: int | None = getattr(self.groups, "collectives", None)  # where looking at each would take long
+        return sum(len(group.sequence) for group in self.groups) if count is None else count
 
 
 @dataclass(slots=True)
@@ -109,28 +109,28 @@ def match(tables: Tables) -> CollectiveLog:
 
 def groups_of(rows: Sequence[Any], place: Mapping[int, int]) -> tuple[list[MatchedGroup], dict[tuple[int, str], Any]]:
     """The groups of more than one member, and for each process and label the group and the place in it."""
-    found: dict[tuple[str, str], list[Any]] = {}
+    by_group: dict[tuple[str, str], list[Any]] = {}
     for row in rows:
-        found.setdefault((row[2], row[3]), []).append(row)
+        by_group.setdefault((row[2], row[3]), []).append(row)
     groups: list[MatchedGroup] = []
     of_label: dict[tuple[int, str], Any] = {}
-    for told in found.values():
-        size = max((row[4] or 0 for row in told), default=0) or len(told)
+    for members in by_group.values():
+        size = max((row[4] or 0 for row in members), default=0) or len(members)
         if size < 2:
             continue
-        groups.append(MatchedGroup(told[0][1], [place[row[0]] for row in told], size, _fault(told, size)))
-        for at, row in enumerate(told):
+        groups.append(MatchedGroup(members[0][1], [place[row[0]] for row in members], size, _fault(members, size)))
+        for at, row in enumerate(members):
             twice = (row[0], row[1]) in of_label
             of_label[row[0], row[1]] = (len(groups) - 1, -1 if twice else at)
     return groups, of_label
 
 
-def _fault(told: Sequence[Any], size: int) -> str:
-    own_ranks = [row[5] for row in told if row[5] is not None]
-    distinct = len({row[0] for row in told}) == len(told) and len(set(own_ranks)) == len(own_ranks)
-    if any(row[6] for row in told) or not distinct or len(told) > size:
+def _fault(members: Sequence[Any], size: int) -> str:
+    own_ranks = [row[5] for row in members if row[5] is not None]
+    distinct = len({row[0] for row in members}) == len(members) and len(set(own_ranks)) == len(own_ranks)
+    if any(row[6] for row in members) or not distinct or len(members) > size:
         return GUESSED
-    return ABSENT if len(told) < size else ""
+    return ABSENT if len(members) < size else ""
 
 
 def _match_records(
@@ -148,17 +148,17 @@ def _match_records(
     records, unnumbered = _numbered(records, operation)
     if unnamed := int(np.count_nonzero(unnumbered & (group < 0) & (operation >= 0))):
         log.left_out[NO_GROUP] += unnamed
-    kept = np.flatnonzero((group >= 0) & (slot >= 0) & (operation >= 0))
-    order = kept[np.lexsort((slot[kept], records["sequence"][kept], group[kept]))]
+    usable = np.flatnonzero((group >= 0) & (slot >= 0) & (operation >= 0))
+    order = usable[np.lexsort((slot[usable], records["sequence"][usable], group[usable]))]
     log.base_ns = int(np.median(records["start_ns"][order])) if len(order) else 0  # a damaged time must not be it
     log.names, log.phases = records["name"].values, records["phase"].values
     edges = np.searchsorted(group[order], np.arange(len(groups) + 1))
-    for number, one in enumerate(groups):
+    for number, candidate in enumerate(groups):
         rows = order[edges[number] : edges[number + 1]]
         if len(rows):
             before = log.collectives
-            if _are_even(log, one, slot[rows], unnumbered[rows]):
-                _match_group(log, one, rows, slot[rows], operation[rows], records)
+            if _are_even(log, candidate, slot[rows], unnumbered[rows]):
+                _match_group(log, candidate, rows, slot[rows], operation[rows], records)
             log.by_order += log.collectives - before if unnumbered[rows].any() else 0
 
 
@@ -206,12 +206,12 @@ def _match_group(
     count = np.diff(first, append=len(rows))
     in_place = np.minimum.reduceat(slot == np.arange(len(rows)) - np.repeat(first, count), first)
     twice = np.maximum.reduceat(np.concatenate(([False], (np.diff(slot) == 0) & (np.diff(sequence) == 0))), first)
-    whole = (count == members) & in_place
+    complete = (count == members) & in_place
     log.left_out[TWICE] += int(np.count_nonzero(twice))
-    log.left_out[NOT_ALL] += int(np.count_nonzero(~whole & ~twice))
-    if not whole.any():
+    log.left_out[NOT_ALL] += int(np.count_nonzero(~complete & ~twice))
+    if not complete.any():
         return
-    at = first[whole][:, None] + np.arange(members)
+    at = first[complete][:, None] + np.arange(members)
     taken = rows[at]
     # nothing takes no time: such a rank ended before its clock could be calibrated
     ended = (records["end_ns"][taken] > records["start_ns"][taken]).all(axis=1)
@@ -223,8 +223,8 @@ def _match_group(
     log.left_out[NO_ROOT] += int(np.count_nonzero(same & ended & ~has_root))
     good = same & ended & has_root
     if good.any():
-        found = _matched(log, group, taken[good], operation[at][good, 0], records)
-        log.groups = [*log.groups, replace(found, number=len(log.groups))]
+        matched = _matched(log, group, taken[good], operation[at][good, 0], records)
+        log.groups = [*log.groups, replace(matched, number=len(log.groups))]
 
 
 def _matched(

@@ -83,9 +83,9 @@ class Agreed:
         self.ended[at] &= columns["ended"][rows]
         self.progress[at] |= columns["progress"][rows]
         for name, values in self.lowest.items():
-            told = columns[name][rows]
-            values[at] = np.minimum(values[at], told)
-            self.highest[name][at] = np.maximum(self.highest[name][at], told)
+            segment_values = columns[name][rows]
+            values[at] = np.minimum(values[at], segment_values)
+            self.highest[name][at] = np.maximum(self.highest[name][at], segment_values)
 
     def same(self, name: str) -> Array:
         return self.lowest[name] == self.highest[name]
@@ -129,16 +129,16 @@ class MatchingPlan:
 
     def agree(self, segments: Iterable[Segment], columns: Mapping[str, Any]) -> Agreed:
         """What these members have in common."""
-        made = Agreed.nothing(len(self.sequences))
+        agreed = Agreed.nothing(len(self.sequences))
         for segment in segments:
             again = np.flatnonzero(np.diff(segment.sequence) == 0)
-            made.take(self.places(segment.sequence), segment.rows, columns)
+            agreed.take(self.places(segment.sequence), segment.rows, columns)
             if len(again):
-                made.twice[self.places(segment.sequence[again])] = True
+                agreed.twice[self.places(segment.sequence[again])] = True
             if segment.slot == 0:
-                made.first = {name: self._first(segment, columns[name]) for name in ("name", "phase")}
-                made.layer = segment.layer
-        return made
+                agreed.first = {name: self._first(segment, columns[name]) for name in ("name", "phase")}
+                agreed.layer = segment.layer
+        return agreed
 
     def _first(self, segment: Segment, words: Words) -> Words:
         codes = np.zeros(len(self.sequences), np.int64)
@@ -147,39 +147,39 @@ class MatchingPlan:
 
     def put(self, name: str, segments: Iterable[Segment], values: Array) -> None:
         """Members that follow each other are written together."""
-        ordered = sorted(segments, key=lambda one: one.slot)
+        ordered = sorted(segments, key=lambda segment: segment.slot)
         edges = [at for at in range(1, len(ordered)) if ordered[at].slot != ordered[at - 1].slot + 1]
         for first, last in zip([0, *edges], [*edges, len(ordered)], strict=True):
             rows = np.zeros((last - first, len(self.sequences)), np.int64)
-            for row, one in zip(rows, ordered[first:last], strict=True):
-                row[self.places(one.sequence)] = values[one.rows]
+            for row, segment in zip(rows, ordered[first:last], strict=True):
+                row[self.places(segment.sequence)] = values[segment.rows]
             self.tiles[name].write(ordered[first].slot, rows)
 
     def judge(self, left_out: Counter[str]) -> None:
         """Which collectives every member has, ended and agrees on; the others are counted by the reason."""
         assert self.agreed is not None
-        found, members = self.agreed, len(self.group.places)
-        whole = (found.count == members) & ~found.twice
-        same = found.same("operation") & found.same("root")
-        left_out[TWICE] += int(np.count_nonzero(found.twice))
-        left_out[NOT_ALL] += int(np.count_nonzero(~whole & ~found.twice))
-        left_out[DISAGREE] += int(np.count_nonzero(whole & ~same))
-        left_out[UNENDED] += int(np.count_nonzero(whole & same & ~found.ended))
-        root, operation = found.lowest["root"], np.where(whole, found.lowest["operation"], 0)
+        agreed, members = self.agreed, len(self.group.places)
+        complete = (agreed.count == members) & ~agreed.twice
+        same = agreed.same("operation") & agreed.same("root")
+        left_out[TWICE] += int(np.count_nonzero(agreed.twice))
+        left_out[NOT_ALL] += int(np.count_nonzero(~complete & ~agreed.twice))
+        left_out[DISAGREE] += int(np.count_nonzero(complete & ~same))
+        left_out[UNENDED] += int(np.count_nonzero(complete & same & ~agreed.ended))
+        root, operation = agreed.lowest["root"], np.where(complete, agreed.lowest["operation"], 0)
         has_root = (root < members) & (~ROOTED[operation] | (root >= 0))
-        left_out[NO_ROOT] += int(np.count_nonzero(whole & same & found.ended & ~has_root))
-        self.good = whole & same & found.ended & has_root
+        left_out[NO_ROOT] += int(np.count_nonzero(complete & same & agreed.ended & ~has_root))
+        self.good = complete & same & agreed.ended & has_root
 
 
 def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """The same without what lies in another: of thousands of members each may begin one record later."""
-    made: list[tuple[int, int]] = []
+    joined: list[tuple[int, int]] = []
     for first, last in sorted(spans):
-        if made and first <= made[-1][1] + 1:
-            made[-1] = (made[-1][0], max(made[-1][1], last))
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], last))
         else:
-            made.append((first, last))
-    return made
+            joined.append((first, last))
+    return joined
 
 
 # ---------------------------------------------------------------- matching large
@@ -250,8 +250,8 @@ def _sizes(plan: MatchingPlan, number: int, rows: Array) -> Array:
 
 def _across(tiles: Tiles, number: int, rows: Array) -> Array:
     """Collectives × members."""
-    found = tiles.read(number).T
-    return np.ascontiguousarray(found if len(rows) == len(found) else found[rows])
+    block = tiles.read(number).T
+    return np.ascontiguousarray(block if len(rows) == len(block) else block[rows])
 
 
 @dataclass(slots=True)
@@ -272,13 +272,13 @@ class _Matcher:
         records = part(True)
         ended = records["end_ns"] > records["start_ns"]  # nothing takes no time: its clock was not calibrated yet
         columns = {**records, "operation": operations_of(self.log, records), "ended": ended}
-        made = {}
+        agreed = {}
         for group, segments in self._by_group(records, columns["operation"]).items():
             if group in self.plans:
-                made[group] = self.plans[group].agree(segments, columns)
+                agreed[group] = self.plans[group].agree(segments, columns)
                 for name in ("start_ns", "end_ns"):
                     self.plans[group].put(name, segments, records[name])
-        return made
+        return agreed
 
     def take_bytes(self, part: Part) -> None:
         """Third pass, only where members of a group move different amounts."""
@@ -288,10 +288,12 @@ class _Matcher:
                 self.plans[group].put("bytes", segments, records["bytes"])
 
     def _by_group(self, records: Mapping[str, Any], operation: Array = None) -> dict[int, list[Segment]]:
-        made: dict[int, list[Segment]] = {}
-        for group, one in self._segments(records, operations_of(self.log, records) if operation is None else operation):
-            made.setdefault(group, []).append(one)
-        return made
+        segments: dict[int, list[Segment]] = {}
+        for group, segment in self._segments(
+            records, operations_of(self.log, records) if operation is None else operation
+        ):
+            segments.setdefault(group, []).append(segment)
+        return segments
 
     def _segments(self, records: Mapping[str, Any], operation: Array) -> Iterator[tuple[int, Segment]]:
         label, layer, process, sequence = (records[name] for name in ("group", "layer", "process", "sequence"))
@@ -315,8 +317,8 @@ def _runs(process: Array, label: Words, good: Array) -> Iterator[tuple[int, Any]
         edges = [0, *(np.flatnonzero(step) + 1).tolist(), len(key)] if len(key) else [0]
         yield from ((first, slice(first, last)) for first, last in pairwise(edges))
         return
-    kept = np.flatnonzero(good)
-    order = kept[np.argsort(key[kept], kind="stable")]
+    chosen = np.flatnonzero(good)
+    order = chosen[np.argsort(key[chosen], kind="stable")]
     for rows in np.split(order, np.flatnonzero(np.diff(key[order])) + 1) if len(order) else ():
         yield int(rows[0]), rows
 
@@ -332,8 +334,8 @@ def match_many(tables: Tables, parts: Sequence[Part]) -> CollectiveLog:
     place = {process: at for at, process in enumerate(log.processes)}
     matcher = _Matcher(log, *groups_of(tables.query(MEMBERS), place))
     _plan(matcher, parts)
-    for found in in_threads(matcher.take, parts):
-        for group, agreed in found.items():
+    for agreed_by_group in in_threads(matcher.take, parts):
+        for group, agreed in agreed_by_group.items():
             _add(matcher.plans[group], agreed)
     plans = [matcher.plans[number] for number in sorted(matcher.plans)]
     for plan in plans:
@@ -354,8 +356,8 @@ def _add(plan: MatchingPlan, agreed: Agreed) -> None:
 
 def _plan(matcher: _Matcher, parts: Sequence[Part]) -> None:
     """Which collectives each group has; groups that cannot be matched are counted and left out."""
-    for found in in_threads(matcher.look, parts):
-        for group, sequence in found:
+    for sequences in in_threads(matcher.look, parts):
+        for group, sequence in sequences:
             plan = matcher.plans.setdefault(group, MatchingPlan(matcher.groups[group], group))
             plan.note(sequence)
     scratch = Scratch()
@@ -380,9 +382,9 @@ def _settle_bytes(matcher: _Matcher, plans: Sequence[MatchingPlan], parts: Seque
 
 
 def _words(plans: Sequence[MatchingPlan], name: str) -> list[str]:
-    found: dict[str, None] = {}
+    words: dict[str, None] = {}
     for plan in plans:
         assert plan.agreed is not None
         assert plan.agreed.first is not None
-        found |= dict.fromkeys(plan.agreed.first[name].values)
-    return list(found)
+        words |= dict.fromkeys(plan.agreed.first[name].values)
+    return list(words)

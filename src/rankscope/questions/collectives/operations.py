@@ -104,7 +104,7 @@ def operation_of(layer: str, name: str) -> str:
         .replace("_", "")
     )
     for candidate in (text, text.removeprefix("i")):
-        found = SPELLINGS.get(candidate, candidate)
-        if found in OPERATIONS:
-            return found
+        operation = SPELLINGS.get(candidate, candidate)
+        if operation in OPERATIONS:
+            return operation
     return ""

@@ -61,16 +61,16 @@ class Collectives:
         """
         if ask not in self._answers:
             usual = [] if isinstance(self.splits, list) else [*USUALLY_ASKED, *(OF_STEPS if self.log.steps else ())]
-            asked = [one for one in dict.fromkeys([*usual, ask]) if one not in self._answers]
-            told = list(in_threads(partial(_told, self, asked), range(len(self.splits))))
-            for place, one in enumerate(asked):
-                self._answers[one] = [values[place] for values in told]
+            questions = [question for question in dict.fromkeys([*usual, ask]) if question not in self._answers]
+            answers = list(in_threads(partial(_told, self, questions), range(len(self.splits))))
+            for place, question in enumerate(questions):
+                self._answers[question] = [values[place] for values in answers]
         return self._answers[ask]
 
 
-def _told(known: Collectives, asked: Sequence[Ask], at: int) -> list[Any]:
+def _told(known: Collectives, questions: Sequence[Ask], at: int) -> list[Any]:
     split = known.splits[at]
-    return [ask(known.log, split) for ask in asked]
+    return [ask(known.log, split) for ask in questions]
 
 
 USUALLY_ASKED: list[Ask] = []

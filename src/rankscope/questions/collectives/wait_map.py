@@ -106,25 +106,25 @@ def _label(log: CollectiveLog, split: Split) -> tuple[int, str]:
     return split.group.number, split.group.label
 
 
-def _add(table: Table, known: Collectives, by: str, parts: list[Any], told: list[_Sums]) -> None:
-    found = _Sums.none(len(parts), len(known.log.ranks))
-    for one in told:
-        found.add(one)
-    order = np.arange(len(parts)) if by == "step" else np.argsort(-found.stay_ns, kind="stable")
+def _add(table: Table, known: Collectives, by: str, parts: list[Any], row_sums: list[_Sums]) -> None:
+    sums_by_part = _Sums.none(len(parts), len(known.log.ranks))
+    for part_sums in row_sums:
+        sums_by_part.add(part_sums)
+    order = np.arange(len(parts)) if by == "step" else np.argsort(-sums_by_part.stay_ns, kind="stable")
     for part in order.tolist():
-        if found.collectives[part]:
-            table.rows.append((by, parts[part], *_part_cells(known, found, part)))
+        if sums_by_part.collectives[part]:
+            table.rows.append((by, parts[part], *_part_cells(known, sums_by_part, part)))
 
 
-def _part_cells(known: Collectives, found: _Sums, part: int) -> tuple[Cell, ...]:
-    wait_ns, total_ns = float(found.wait_ns[part]), float(found.stay_ns[part])
-    caused = found.caused_ns[part]
+def _part_cells(known: Collectives, sums_by_part: _Sums, part: int) -> tuple[Cell, ...]:
+    wait_ns, total_ns = float(sums_by_part.wait_ns[part]), float(sums_by_part.stay_ns[part])
+    caused = sums_by_part.caused_ns[part]
     place = int(np.argmax(caused))
     awaited: tuple[Cell, ...] = (None, None, None)
     if wait_ns:
         awaited = (known.log.ranks[place], float(caused[place]), float(caused[place]) / wait_ns)
-    moved = (float(found.transfer_ns[part]), float(found.leaving_ns[part]))
-    sums = (int(found.collectives[part]), wait_ns, float(found.error_ns[part]))
+    moved = (float(sums_by_part.transfer_ns[part]), float(sums_by_part.leaving_ns[part]))
+    sums = (int(sums_by_part.collectives[part]), wait_ns, float(sums_by_part.error_ns[part]))
     return *sums, *moved, wait_ns / total_ns if total_ns else None, *awaited
 
 
@@ -145,16 +145,16 @@ def _by_step(log: CollectiveLog, split: Split) -> _Sums:
     if codes.max(initial=-1) < 0:
         return _Sums.none(0, len(log.ranks))
     first = int(codes[codes >= 0].min())
-    found = _sums_by(log, split, int(codes.max()) - first + 1, np.where(codes >= 0, codes - first, -1))
-    found.first = first
-    return found
+    step_sums = _sums_by(log, split, int(codes.max()) - first + 1, np.where(codes >= 0, codes - first, -1))
+    step_sums.first = first
+    return step_sums
 
 
 def _sums_by(log: CollectiveLog, split: Split, parts: int, of_each: Array) -> _Sums:
     """Sums over the shares of all ranks, by part; the codes are K x M or K x 1, -1 for none."""
-    found = _Sums.none(parts, len(log.ranks))
+    sums_by_part = _Sums.none(parts, len(log.ranks))
     of_one = of_each[:, 0]
-    found.collectives += np.bincount(of_one[of_one >= 0], minlength=parts)
+    sums_by_part.collectives += np.bincount(of_one[of_one >= 0], minlength=parts)
     values_of = {
         "wait_ns": split.wait_ns,
         "error_ns": split.error_ns,
@@ -165,13 +165,13 @@ def _sums_by(log: CollectiveLog, split: Split, parts: int, of_each: Array) -> _S
     if of_each.shape[1] == 1:  # the same for all members: their sum first
         inside = of_one >= 0
         for name, values in values_of.items():
-            getattr(found, name)[:] += np.bincount(of_one[inside], values.sum(axis=1)[inside], parts)
+            getattr(sums_by_part, name)[:] += np.bincount(of_one[inside], values.sum(axis=1)[inside], parts)
     else:
         within = of_each >= 0
         for name, values in values_of.items():
-            getattr(found, name)[:] += np.bincount(of_each[within], values[within], parts)
-    found.caused_ns += _caused(len(log.ranks), split, parts, of_each)
-    return found
+            getattr(sums_by_part, name)[:] += np.bincount(of_each[within], values[within], parts)
+    sums_by_part.caused_ns += _caused(len(log.ranks), split, parts, of_each)
+    return sums_by_part
 
 
 def _caused(ranks: int, split: Split, parts: int, of_each: Array) -> Array:
@@ -263,8 +263,8 @@ def _steps(times: StepTimes) -> _Columns:
 
 def _named(numbers: Grid) -> Column:
     first, last = int(numbers[0]), int(numbers[-1])
-    told = str(first) if first == last else f"{first}–{last}"
-    return Column(f"step_{told.replace('–', '_')}_ns", Unit.NS, told, STEP_FORMULA)
+    span = str(first) if first == last else f"{first}–{last}"
+    return Column(f"step_{span.replace('–', '_')}_ns", Unit.NS, span, STEP_FORMULA)
 
 
 def _slices(known: Collectives) -> _Columns:
@@ -338,5 +338,5 @@ def waited_until(moments: Grid, entered: Grid, waited: Grid) -> Grid:
     last = np.maximum(begun - 1, 0)
     ends = np.take_along_axis(entered + waited, last, axis=0)
     to_come = np.where(begun > 0, ends - moments[:, None], 0.0)
-    made: Grid = so_far - np.maximum(to_come, 0.0)
-    return made
+    until: Grid = so_far - np.maximum(to_come, 0.0)
+    return until

@@ -47,9 +47,9 @@ def wait_matrix(tables: Tables, selection: Selection = ALL) -> Table:
         Column(rows.kind, Unit.NAME, f"{rows.kind.capitalize()} that waits"),
         *(Column(f"for_{label}_ns", Unit.NS, str(label), MATRIX_FORMULA) for label in rows.labels),
     )
-    found = np.round(sums).astype(np.int64).reshape(count, count)
-    kept = np.flatnonzero(np.bincount(rows.of[wanted], minlength=count))
-    table.rows = [(rows.labels[at], *found[at].tolist()) for at in kept.tolist()]
+    wait_ns = np.round(sums).astype(np.int64).reshape(count, count)
+    wanted_rows = np.flatnonzero(np.bincount(rows.of[wanted], minlength=count))
+    table.rows = [(rows.labels[at], *wait_ns[at].tolist()) for at in wanted_rows.tolist()]
     if not rows.whole:
         table.notes.append(f"Sums over the ranks of one or more {rows.kind.rstrip('s')}s.")
     return table
@@ -170,12 +170,12 @@ class Waiting:
 
     def lateness(self, ranks: int) -> list[float | None]:
         """Of each rank the median of how late it came where it came last."""
-        who = np.concatenate([np.zeros(0, np.int64), *(one[0] for one in self.late)])
-        by_ns = np.concatenate([np.zeros(0), *(one[1] for one in self.late)])
+        who = np.concatenate([np.zeros(0, np.int64), *(late[0] for late in self.late)])
+        by_ns = np.concatenate([np.zeros(0), *(late[1] for late in self.late)])
         order = np.argsort(who, kind="stable")
         edges = np.searchsorted(who[order], np.arange(ranks + 1)).tolist()
-        found = (by_ns[order[first:last]] for first, last in pairwise(edges))
-        return [float(np.median(one)) if len(one) else None for one in found]
+        delays = (by_ns[order[first:last]] for first, last in pairwise(edges))
+        return [float(np.median(delays_of_rank)) if len(delays_of_rank) else None for delays_of_rank in delays]
 
 
 SUMMED = (
@@ -186,56 +186,56 @@ SUMMED = (
 
 def sums(known: Collectives) -> Waiting:
     """Who waited how long, and for whom."""
-    found = Waiting.none(len(known.log.ranks))
-    for one in known.of_each(_sums_of):
-        found.add(one)
-    return found
+    waiting_sums = Waiting.none(len(known.log.ranks))
+    for group_sums in known.of_each(_sums_of):
+        waiting_sums.add(group_sums)
+    return waiting_sums
 
 
 @usually_asked
 def _sums_of(log: CollectiveLog, split: Split) -> Waiting:
-    found = Waiting.none(len(log.ranks))
+    waiting_sums = Waiting.none(len(log.ranks))
     places, progress = split.group.members, split.group.progress
     blocking = np.flatnonzero(~progress) if progress.any() else slice(None)
-    found.collectives[places] += len(split.last)
-    found.wait_ns[places] += split.wait_ns[blocking].sum(axis=0)
-    found.wait_error_ns[places] += split.error_ns[blocking].sum(axis=0)
-    found.transfer_ns[places] += split.transfer_ns[blocking].sum(axis=0)
-    found.leaving_ns[places] += split.leaving_ns[blocking].sum(axis=0)
-    found.progress_wait_ns[places] += split.wait_ns[progress].sum(axis=0)
-    found.progress_error_ns[places] += split.error_ns[progress].sum(axis=0)
-    _add_causes(found, split)
-    found.unsure = int((~split.sure & (split.last >= 0)).sum())
-    found.first_ns, found.last_ns = float(split.enter_ns.min()), float(split.enter_ns.max())
-    return found
+    waiting_sums.collectives[places] += len(split.last)
+    waiting_sums.wait_ns[places] += split.wait_ns[blocking].sum(axis=0)
+    waiting_sums.wait_error_ns[places] += split.error_ns[blocking].sum(axis=0)
+    waiting_sums.transfer_ns[places] += split.transfer_ns[blocking].sum(axis=0)
+    waiting_sums.leaving_ns[places] += split.leaving_ns[blocking].sum(axis=0)
+    waiting_sums.progress_wait_ns[places] += split.wait_ns[progress].sum(axis=0)
+    waiting_sums.progress_error_ns[places] += split.error_ns[progress].sum(axis=0)
+    _add_causes(waiting_sums, split)
+    waiting_sums.unsure = int((~split.sure & (split.last >= 0)).sum())
+    waiting_sums.first_ns, waiting_sums.last_ns = float(split.enter_ns.min()), float(split.enter_ns.max())
+    return waiting_sums
 
 
-def _add_causes(found: Waiting, split: Split) -> None:
+def _add_causes(waiting_sums: Waiting, split: Split) -> None:
     places = split.group.members
     for_one, rest = split.for_one & (split.last >= 0), np.flatnonzero(~split.for_one)
     awaited = split.awaited[rest]
     waits = (awaited >= 0) & (awaited != np.arange(len(places)))
-    for total, values in ((found.caused_ns, split.wait_ns), (found.caused_error_ns, split.error_ns)):
+    for total, values in ((waiting_sums.caused_ns, split.wait_ns), (waiting_sums.caused_error_ns, split.error_ns)):
         total[places] += np.bincount(split.last[for_one], values.sum(axis=1)[for_one], len(places))
         if len(rest):
             total[places] += np.bincount(awaited[waits], values[rest][waits], len(places))
-    told = split.sure & (split.late_ns > 0)
-    found.last[places] += np.bincount(split.last[told], minlength=len(places))
-    found.late.append((places[split.last[told]], split.late_ns[told]))
+    certain = split.sure & (split.late_ns > 0)
+    waiting_sums.last[places] += np.bincount(split.last[certain], minlength=len(places))
+    waiting_sums.late.append((places[split.last[certain]], split.late_ns[certain]))
 
 
-def straggler(known: Collectives, found: Waiting) -> tuple[int | None, str]:
+def straggler(known: Collectives, waiting_sums: Waiting) -> tuple[int | None, str]:
     """The place of the rank that the others wait for most, if one stands out, and a verdict about it."""
-    if not len(found.caused_ns) or not found.all_caused_ns:
+    if not len(waiting_sums.caused_ns) or not waiting_sums.all_caused_ns:
         return None, ""
-    place = int(np.argmax(found.caused_ns))
-    caused_ns, ranks = float(found.caused_ns[place]), len(found.caused_ns)
-    outstanding = caused_ns / found.all_caused_ns >= min(0.9, OUTSTANDING / ranks)
-    if not outstanding or caused_ns / max(1, ranks - 1) < NOTICEABLE * found.span_ns:
+    place = int(np.argmax(waiting_sums.caused_ns))
+    caused_ns, ranks = float(waiting_sums.caused_ns[place]), len(waiting_sums.caused_ns)
+    outstanding = caused_ns / waiting_sums.all_caused_ns >= min(0.9, OUTSTANDING / ranks)
+    if not outstanding or caused_ns / max(1, ranks - 1) < NOTICEABLE * waiting_sums.span_ns:
         return None, ""
-    if caused_ns <= float(found.caused_error_ns[place]):
+    if caused_ns <= float(waiting_sums.caused_error_ns[place]):
         return place, INCONCLUSIVE
-    return (place, AWAITED) if found.last[place] >= FEWEST else (None, "")
+    return (place, AWAITED) if waiting_sums.last[place] >= FEWEST else (None, "")
 
 
 def waiting(tables: Tables, selection: Selection = ALL) -> Table:
@@ -244,62 +244,65 @@ def waiting(tables: Tables, selection: Selection = ALL) -> Table:
     table = Table("waiting", "Waiting in collectives", WAITING_COLUMNS, [])
     if not known.splits:
         return table
-    found = sums(known)
-    named, verdict = straggler(known, found)
-    lateness = found.lateness(len(known.log.ranks))
-    for place in np.argsort(-found.caused_ns, kind="stable").tolist():
-        if found.collectives[place] and (selection.ranks is None or known.log.ranks[place] in selection.ranks):
-            told = verdict if place == named else _verdict(found, place, NOTICEABLE * found.span_ns)
-            table.rows.append(_row(known, found, place, lateness[place], told))
-    table.notes += _comments(known, found, named, verdict)
+    waiting_sums = sums(known)
+    named, verdict = straggler(known, waiting_sums)
+    lateness = waiting_sums.lateness(len(known.log.ranks))
+    for place in np.argsort(-waiting_sums.caused_ns, kind="stable").tolist():
+        if waiting_sums.collectives[place] and (selection.ranks is None or known.log.ranks[place] in selection.ranks):
+            text = verdict if place == named else _verdict(waiting_sums, place, NOTICEABLE * waiting_sums.span_ns)
+            table.rows.append(_row(known, waiting_sums, place, lateness[place], text))
+    table.notes += _comments(known, waiting_sums, named, verdict)
     return arranged(table, selection)
 
 
-def _verdict(found: Waiting, place: int, noticeable_ns: float) -> str:
-    waited, error = float(found.wait_ns[place]), float(found.wait_error_ns[place])
-    if error and error >= waited + float(found.progress_wait_ns[place]):
+def _verdict(waiting_sums: Waiting, place: int, noticeable_ns: float) -> str:
+    waited, error = float(waiting_sums.wait_ns[place]), float(waiting_sums.wait_error_ns[place])
+    if error and error >= waited + float(waiting_sums.progress_wait_ns[place]):
         return INCONCLUSIVE if error >= noticeable_ns else ""
-    return WAITS if waited > max(noticeable_ns, float(found.transfer_ns[place])) else ""
+    return WAITS if waited > max(noticeable_ns, float(waiting_sums.transfer_ns[place])) else ""
 
 
-def _row(known: Collectives, found: Waiting, place: int, late_ns: float | None, verdict: str) -> tuple[Any, ...]:
-    total = found.all_caused_ns
+def _row(known: Collectives, waiting_sums: Waiting, place: int, late_ns: float | None, verdict: str) -> tuple[Any, ...]:
+    total = waiting_sums.all_caused_ns
     return (
         known.log.ranks[place],
         known.log.hosts[place],
-        int(found.collectives[place]),
-        float(found.wait_ns[place]),
-        float(found.wait_error_ns[place]),
-        float(found.transfer_ns[place]),
-        float(found.leaving_ns[place]),
-        float(found.progress_wait_ns[place]) or None,
-        int(found.last[place]),
-        float(found.last[place] / found.collectives[place]),
-        float(found.caused_ns[place]),
-        float(found.caused_error_ns[place]),
-        float(found.caused_ns[place]) / total if total else None,
+        int(waiting_sums.collectives[place]),
+        float(waiting_sums.wait_ns[place]),
+        float(waiting_sums.wait_error_ns[place]),
+        float(waiting_sums.transfer_ns[place]),
+        float(waiting_sums.leaving_ns[place]),
+        float(waiting_sums.progress_wait_ns[place]) or None,
+        int(waiting_sums.last[place]),
+        float(waiting_sums.last[place] / waiting_sums.collectives[place]),
+        float(waiting_sums.caused_ns[place]),
+        float(waiting_sums.caused_error_ns[place]),
+        float(waiting_sums.caused_ns[place]) / total if total else None,
         late_ns,
         verdict,
     )
 
 
-def _comments(known: Collectives, found: Waiting, named: int | None, verdict: str) -> list[str]:
+def _comments(known: Collectives, waiting_sums: Waiting, named: int | None, verdict: str) -> list[str]:
     comments = []
     if named is not None:
         who = at_host(known.log.ranks[named], known.log.hosts[named])
-        caused_ns, share = float(found.caused_ns[named]), float(found.caused_ns[named]) / found.all_caused_ns
-        told = f"The others wait for {who}: {caused_ns / 1e9:.3g} s summed over them, "
-        told += f"{100 * share:.0f} % of all waiting"
+        caused_ns, share = (
+            float(waiting_sums.caused_ns[named]),
+            float(waiting_sums.caused_ns[named]) / waiting_sums.all_caused_ns,
+        )
+        sentence = f"The others wait for {who}: {caused_ns / 1e9:.3g} s summed over them, "
+        sentence += f"{100 * share:.0f} % of all waiting"
         if verdict == INCONCLUSIVE:
-            told = f"Inconclusive: the clocks are not exact enough to say whether {who} is a straggler"
-        comments.append(f"{told}.")
-    elif float(found.wait_error_ns.mean()) >= NOTICEABLE * found.span_ns:
+            sentence = f"Inconclusive: the clocks are not exact enough to say whether {who} is a straggler"
+        comments.append(f"{sentence}.")
+    elif float(waiting_sums.wait_error_ns.mean()) >= NOTICEABLE * waiting_sums.span_ns:
         comments.append("Inconclusive: the clocks of the hosts are not known well enough to say who waits for whom.")
     else:
         comments.append("No rank stands out as the one that the others wait for.")
-    if found.unsure:
-        told = f"In {found.unsure} of {known.log.collectives} collectives the clocks"
-        comments.append(f"{told} cannot tell which host arrived last.")
+    if waiting_sums.unsure:
+        sentence = f"In {waiting_sums.unsure} of {known.log.collectives} collectives the clocks"
+        comments.append(f"{sentence} cannot tell which host arrived last.")
     unknown = [rank for clock in known.clocks.clocks if not clock.known for rank in clock.ranks]
     if unknown:
         comments.append(f"The clocks of rank {ranges(unknown)} could not be compared with the others: see clocks.")

@@ -67,42 +67,42 @@ class Measures:
 
 def measures(tables: Tables, source: str) -> Measures:
     """All that can be compared of a run."""
-    made = Measures(source)
-    _add_facts(made, tables)
+    run_measures = Measures(source)
+    _add_facts(run_measures, tables)
     steps = steps_of(tables)
-    _add_steps(made, steps)
-    _add_waits(made, tables, steps)
-    _add_phases(made, tables)
-    _add_calls(made, tables)
-    return made
+    _add_steps(run_measures, steps)
+    _add_waits(run_measures, tables, steps)
+    _add_phases(run_measures, tables)
+    _add_calls(run_measures, tables)
+    return run_measures
 
 
-def _add_facts(made: Measures, tables: Tables) -> None:
+def _add_facts(run_measures: Measures, tables: Tables) -> None:
     count, hosts, commands, versions, elapsed_ns, memory, started_ns, bad = tables.query(ABOUT)[0]
-    made.ranks, made.ended_badly, made.started_ns = int(count), int(bad), int(started_ns or 0)
-    made.hosts, made.commands = tuple(hosts or ()), tuple(commands or ())
-    made.versions = tuple(versions or ())
-    made.lost_files = int(tables.query("SELECT bad_files FROM run")[0][0])
+    run_measures.ranks, run_measures.ended_badly, run_measures.started_ns = int(count), int(bad), int(started_ns or 0)
+    run_measures.hosts, run_measures.commands = tuple(hosts or ()), tuple(commands or ())
+    run_measures.versions = tuple(versions or ())
+    run_measures.lost_files = int(tables.query("SELECT bad_files FROM run")[0][0])
     if elapsed_ns:
-        made.values[Metric("total", "elapsed")] = float(elapsed_ns)
+        run_measures.values[Metric("total", "elapsed")] = float(elapsed_ns)
     if memory:
-        made.values[Metric("total", "memory")] = float(memory)
+        run_measures.values[Metric("total", "memory")] = float(memory)
 
 
-def _add_steps(made: Measures, steps: Steps) -> None:
+def _add_steps(run_measures: Measures, steps: Steps) -> None:
     shared = steps.common()
-    made.steps = max((int(rank.number[-1]) for rank in steps.ranks if len(rank.number)), default=0)
+    run_measures.steps = max((int(rank.number[-1]) for rank in steps.ranks if len(rank.number)), default=0)
     if not len(shared):
         return
     length = _over_ranks(steps, shared, "length_ns")
-    made.series[Metric("step", "step_p50")] = length
+    run_measures.series[Metric("step", "step_p50")] = length
     for name, quantile in QUANTILES.items():
-        made.values[Metric("step", name)] = float(np.percentile(length, quantile))
-    made.values[Metric("step", "step_mean")] = float(length.mean())
+        run_measures.values[Metric("step", name)] = float(np.percentile(length, quantile))
+    run_measures.values[Metric("step", "step_mean")] = float(length.mean())
     for name, series in _parts(steps, shared):
         if series.any():
-            made.series[Metric("part", name)] = series
-            made.values[Metric("part", name)] = float(middle_mean(series))
+            run_measures.series[Metric("part", name)] = series
+            run_measures.values[Metric("part", name)] = float(middle_mean(series))
 
 
 def _parts(steps: Steps, shared: Array) -> Iterator[tuple[str, Array]]:
@@ -123,31 +123,33 @@ def _over_ranks(steps: Steps, shared: Array, column: str, name: str = "") -> Arr
     return np.median(np.stack(rows), axis=0)
 
 
-def _add_waits(made: Measures, tables: Tables, steps: Steps) -> None:
+def _add_waits(run_measures: Measures, tables: Tables, steps: Steps) -> None:
     waits = list(waits_per_step(tables, steps).values())
     if waits:
-        made.values[Metric("part", "wait")] = float(np.median([wait.wait_ns for wait in waits]))
-        made.values[Metric("part", "transfer")] = float(np.median([wait.transfer_ns for wait in waits]))
+        run_measures.values[Metric("part", "wait")] = float(np.median([wait.wait_ns for wait in waits]))
+        run_measures.values[Metric("part", "transfer")] = float(np.median([wait.transfer_ns for wait in waits]))
 
 
-def _add_phases(made: Measures, tables: Tables) -> None:
+def _add_phases(run_measures: Measures, tables: Tables) -> None:
     everyone = waterfalls(tables)
-    for name in dict.fromkeys(name for one in everyone for name in one.segments):
-        made.values[Metric("phase", name)] = float(np.median([one.segments.get(name, 0) for one in everyone]))
+    for name in dict.fromkeys(name for waterfall in everyone for name in waterfall.segments):
+        run_measures.values[Metric("phase", name)] = float(
+            np.median([waterfall.segments.get(name, 0) for waterfall in everyone])
+        )
 
 
-def _add_calls(made: Measures, tables: Tables) -> None:
+def _add_calls(run_measures: Measures, tables: Tables) -> None:
     """Time of layers, operations, kernels and ranges: of a rank and a step where there are steps, else of a rank."""
-    steady = bool(made.steps and tables.query(CALLS.format(phase=STEADY, more="LIMIT 1")))
-    shared = made.ranks * max(1, made.steps - 1 if steady else made.steps)
+    steady = bool(run_measures.steps and tables.query(CALLS.format(phase=STEADY, more="LIMIT 1")))
+    shared = run_measures.ranks * max(1, run_measures.steps - 1 if steady else run_measures.steps)
     called = kernel_names(tables, "full")
     phase = STEADY if steady else f"name NOT IN {OUTSIDE}"
     for layer, name, total_ns in tables.query(CALLS.format(phase=phase, more="")):
         value = float(total_ns) / shared
         if layer not in RANGES:  # they lie within each other
-            _grow(made, Metric("layer", layer), value)
-        _grow(made, Metric(KINDS.get(layer, "operation"), called.get(name, name)), value)
+            _grow(run_measures, Metric("layer", layer), value)
+        _grow(run_measures, Metric(KINDS.get(layer, "operation"), called.get(name, name)), value)
 
 
-def _grow(made: Measures, metric: Metric, value: float) -> None:
-    made.values[metric] = made.values.get(metric, 0.0) + value
+def _grow(run_measures: Measures, metric: Metric, value: float) -> None:
+    run_measures.values[metric] = run_measures.values.get(metric, 0.0) + value

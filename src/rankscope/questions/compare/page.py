@@ -72,52 +72,56 @@ def comparison_page(
 def _facts(sides: Sequence[Side]) -> list[str]:
     runs = [run for side in sides for run in side.runs]
     ranks = sorted({run.ranks for run in runs})
-    told = [" and ".join(counted(len(side.runs), "run") for side in sides)]
-    told.append(counted(ranks[0], "rank") if len(ranks) == 1 else f"{ranks[0]} to {ranks[-1]} ranks")
-    return [*told, counted(len({host for run in runs for host in run.hosts}), "host")]
+    facts = [" and ".join(counted(len(side.runs), "run") for side in sides)]
+    facts.append(counted(ranks[0], "rank") if len(ranks) == 1 else f"{ranks[0]} to {ranks[-1]} ranks")
+    return [*facts, counted(len({host for run in runs for host in run.hosts}), "host")]
 
 
-def _verdict(made: Comparison) -> str:
+def _verdict(comparison: Comparison) -> str:
     """Which side is faster, by how much, and how sure that is."""
-    one = made.headline
-    if one is None:
-        return f"{headline(made)}."
-    before, after = made.before.name, made.after.name
-    what = "A step" if one.metric.kind == "step" else "The run"
-    apart = f"{what} takes {abs(100 * one.change):.1f} % {'more' if one.change > 0 else 'less'} time"
-    if one.changed:
-        low, high = sorted(abs(bound) for bound in one.interval())
+    change = comparison.headline
+    if change is None:
+        return f"{headline(comparison)}."
+    before, after = comparison.before.name, comparison.after.name
+    what = "A step" if change.metric.kind == "step" else "The run"
+    apart = f"{what} takes {abs(100 * change.change):.1f} % {'more' if change.change > 0 else 'less'} time"
+    if change.changed:
+        low, high = sorted(abs(bound) for bound in change.interval())
         interval = f"{100 * low:.1f} … {100 * high:.1f} %"
-        return f"{after} is {one.verdict} than {before}. {apart} (95 % interval: {interval})."
-    interval = f" (95 % interval: {interval_of(one)})" if one.bounds else ""
-    if one.verdict == CANNOT_TELL:
+        return f"{after} is {change.verdict} than {before}. {apart} (95 % interval: {interval})."
+    interval = f" (95 % interval: {interval_of(change)})" if change.bounds else ""
+    if change.verdict == CANNOT_TELL:
         more = "Record more runs of both sides, interleaved, to narrow the interval."
         return f"Cannot tell whether {after} is faster or slower than {before}. {apart}{interval}. {more}"
-    return f"{after} and {before} are equal within ±{100 * made.options.equal:g} %. {apart}{interval}."
+    return f"{after} and {before} are equal within ±{100 * comparison.options.equal:g} %. {apart}{interval}."
 
 
 # ---------------------------------------------------------------- key figures
-def _figures(made: Comparison, screens: Mapping[str, Sequence[Screen]]) -> list[Figure]:
+def _figures(comparison: Comparison, screens: Mapping[str, Sequence[Screen]]) -> list[Figure]:
     """Each before and after: what was compared as the table has it, else as the screens of the runs have it."""
-    found = {str(change.metric): change for change in made.changes}
-    told = []
+    changes = {str(change.metric): change for change in comparison.changes}
+    figures = []
     for name, label, meaning in (
         ("step_p50", "Step, p50", "median over the steady steps; of each step the median over the ranks"),
         ("step_p99", "Step, p99", "99th percentile over the steady steps; of each step the median over the ranks"),
         ("elapsed", "Elapsed", "the longest rank"),
         ("memory", "Memory", "resident memory of the largest rank"),
     ):
-        if name in found:
-            one = found[name]
+        if name in changes:
+            metric_change = changes[name]
             shown = size if name == "memory" else seconds
-            told.append(Figure(label, f"{shown(one.before)} → {shown(one.after)}", meaning, _by(one)))
-    before, after = (screens.get(side.name, ()) for side in made.sides)
+            figures.append(
+                Figure(
+                    label, f"{shown(metric_change.before)} → {shown(metric_change.after)}", meaning, _by(metric_change)
+                )
+            )
+    before, after = (screens.get(side.name, ()) for side in comparison.sides)
     exposed = [_share_of(some, "exposed communication") for some in (before, after)]
-    told += _pair("Exposed communication", exposed, LABELS["exposed communication"])
+    figures += _pair("Exposed communication", exposed, LABELS["exposed communication"])
     idle = [_share_of(some, "idle") if _on_gpus(some) else None for some in (before, after)]
-    busy = [None if one is None else 1 - one for one in idle]
+    busy = [None if share is None else 1 - share for share in idle]
     return [
-        *told,
+        *figures,
         *_pair("GPU busy", busy, "share of the step in which at least one kernel, copy or memset is running"),
     ]
 
@@ -130,10 +134,12 @@ def _pair(label: str, shares: Sequence[float | None], meaning: str) -> list[Figu
 
 
 def _share_of(screens: Sequence[Screen], label: str) -> float | None:
-    whole = [screen for screen in screens if screen.bars is not None and screen.step_ns]
-    if not whole or len(whole) < len(screens):
+    with_steps = [screen for screen in screens if screen.bars is not None and screen.step_ns]
+    if not with_steps or len(with_steps) < len(screens):
         return None
-    return mean(next((bar.share for bar in one.bars.bars if bar.label == label), 0.0) for one in whole if one.bars)
+    return mean(
+        next((bar.share for bar in screen.bars.bars if bar.label == label), 0.0) for screen in with_steps if screen.bars
+    )
 
 
 def _on_gpus(screens: Sequence[Screen]) -> bool:
@@ -149,18 +155,20 @@ def _by(change: Change) -> str:
 def _step_section(sides: Sequence[Side], screens: Mapping[str, Sequence[Screen]]) -> Section | None:
     """A bar for each side; all are told on the same clock, or not at all."""
     clocks = {
-        one.bars.table if one.bars and one.step_ns else "" for side in sides for one in screens.get(side.name, ())
+        screen.bars.table if screen.bars and screen.step_ns else ""
+        for side in sides
+        for screen in screens.get(side.name, ())
     }
     if clocks not in ({"gpu_steps"}, {"step_parts"}):
         return None
-    unsplit = {label for side in sides for one in screens[side.name] for label in _without_parts(one)}
+    unsplit = {label for side in sides for screen in screens[side.name] for label in _without_parts(screen)}
     parts = {side.name: _mean_parts(screens[side.name], unsplit) for side in sides}
     labels = list(dict.fromkeys(label for part in parts.values() for label in part))
     names = {label: COLUMNS_OF_PARTS.get(label, f"{label.replace(':', '').replace(' ', '_')}_ns") for label in labels}
     columns = [Column("side", Unit.NAME, "Side"), Column("step_ns", Unit.NS, "Step", "sum of its parts")]
     columns += [Column(names[label], Unit.NS, label.capitalize(), PART_FORMULA) for label in labels]
     rows: list[tuple[Cell, ...]] = [
-        (name, sum(found.values()), *(found.get(label, 0.0) for label in labels)) for name, found in parts.items()
+        (name, sum(times.values()), *(times.get(label, 0.0) for label in labels)) for name, times in parts.items()
     ]
     clock = "the GPUs' clock" if clocks == {"gpu_steps"} else "the hosts' clock"
     table = Table("step_sides", f"Where a step goes on each side, on {clock}", columns, rows)
@@ -180,11 +188,11 @@ def _without_parts(screen: Screen) -> list[str]:
 
 def _mean_parts(screens: Sequence[Screen], unsplit: set[str]) -> dict[str, float]:
     """Mean over runs of the parts that have no parts themselves, in the order of the first run."""
-    found: dict[str, float] = {}
+    means: dict[str, float] = {}
     for screen in screens:
         for label, ns in _leaves(screen.bars.bars if screen.bars else (), unsplit):
-            found[label] = found.get(label, 0.0) + ns / len(screens)
-    return found
+            means[label] = means.get(label, 0.0) + ns / len(screens)
+    return means
 
 
 def _leaves(bars: Sequence[Bar], unsplit: set[str]) -> list[tuple[str, float]]:
@@ -199,8 +207,8 @@ def _leaves(bars: Sequence[Bar], unsplit: set[str]) -> list[tuple[str, float]]:
         else:
             left[at] = (left[at][0], max(0.0, left[at][1] - bar.ns))
         left.append((bar.label, bar.ns))
-    whole = sum(ns for _, ns in left)
-    return [(label, ns) for label, ns in left if ns > 1e-6 * whole]
+    total_ns = sum(ns for _, ns in left)
+    return [(label, ns) for label, ns in left if ns > 1e-6 * total_ns]
 
 
 def _step_title(sides: Sequence[Side], parts: Mapping[str, Mapping[str, float]]) -> str:
@@ -217,32 +225,35 @@ def _more(ns: float) -> str:
 
 
 # ---------------------------------------------------------------- what changed most?
-def _changed(made: Comparison) -> Points:
+def _changed(comparison: Comparison) -> Points:
     """What changed for sure, the largest first; then what differs most and may be chance."""
-    parts = {change.metric.name for change in made.changes if change.metric.kind == "part"}
-    judged = [change for change in made.changes if change.metric not in PRIMARY and change.metric.kind != "step"]
-    judged = [one for one in judged if one.metric.kind != "range" or one.metric.name not in parts]
-    judged.sort(key=lambda one: (one.metric.kind not in WITHIN_STEP, -abs(one.difference)))
-    sure = [one for one in judged if one.changed][:MOST_POINTS]
-    unsure = [one for one in judged if one.verdict == CANNOT_TELL and one.metric.kind in WITHIN_STEP]
-    known = [_point(one) for one in [*sure, *unsure[: max(0, UNSURE - len(sure))]]]
-    entries = [*_of_one_side(made), *known]
+    parts = {change.metric.name for change in comparison.changes if change.metric.kind == "part"}
+    judged = [change for change in comparison.changes if change.metric not in PRIMARY and change.metric.kind != "step"]
+    judged = [change for change in judged if change.metric.kind != "range" or change.metric.name not in parts]
+    judged.sort(key=lambda change: (change.metric.kind not in WITHIN_STEP, -abs(change.difference)))
+    sure = [change for change in judged if change.changed][:MOST_POINTS]
+    unsure = [change for change in judged if change.verdict == CANNOT_TELL and change.metric.kind in WITHIN_STEP]
+    known = [_point(change) for change in [*sure, *unsure[: max(0, UNSURE - len(sure))]]]
+    entries = [*_of_one_side(comparison), *known]
     more = "No change is certain. Record at least 4 runs a side, interleaved, to see smaller changes."
     return Points("changed", "What changed most?", entries, more)
 
 
-def _of_one_side(made: Comparison) -> list[Advice]:
+def _of_one_side(comparison: Comparison) -> list[Advice]:
     """What only one side has, where it is as long as what is worth a line of a step."""
-    if made.headline is None or made.headline.metric.kind != "step":
+    if comparison.headline is None or comparison.headline.metric.kind != "step":
         return []
-    found = []
-    for side, level, least in ((made.before, "GONE", made.headline.before), (made.after, "NEW", made.headline.after)):
-        for metric in made.only.get(side.name, ()):
+    advices = []
+    for side, level, least in (
+        (comparison.before, "GONE", comparison.headline.before),
+        (comparison.after, "NEW", comparison.headline.after),
+    ):
+        for metric in comparison.only.get(side.name, ()):
             value = median(run.values[metric] for run in side.runs)
             if metric.kind == "part" and value >= NOTICEABLE * least:
                 words = f"{seconds(value)} in {side.name}, absent on the other side"
-                found.append((value, Advice(level, f"{_words(metric)}: {seconds(value)}", words, [], "")))
-    return [advice for _, advice in sorted(found, key=lambda pair: -pair[0])]
+                advices.append((value, Advice(level, f"{_words(metric)}: {seconds(value)}", words, [], "")))
+    return [advice for _, advice in sorted(advices, key=lambda pair: -pair[0])]
 
 
 def _point(change: Change) -> Advice:
@@ -273,9 +284,9 @@ def _words(metric: Metric) -> str:
     return f"{metric.name} {kinds[metric.kind]}" if metric.kind in kinds else metric.name
 
 
-def _findings(made: Comparison, screens: Mapping[str, Sequence[Screen]]) -> Points:
+def _findings(comparison: Comparison, screens: Mapping[str, Sequence[Screen]]) -> Points:
     """Findings of more than half of a side's runs: gone, new, and still there."""
-    before, after = (_common(screens.get(side.name, ())) for side in made.sides)
+    before, after = (_common(screens.get(side.name, ())) for side in comparison.sides)
     entries = [_finding("NEW", after[rule], None) for rule in after if rule not in before]
     entries += [_finding("GONE", before[rule], None) for rule in before if rule not in after]
     entries += [_finding("STILL", after[rule], before[rule]) for rule in after if rule in before]
@@ -285,11 +296,13 @@ def _findings(made: Comparison, screens: Mapping[str, Sequence[Screen]]) -> Poin
 def _common(screens: Sequence[Screen]) -> dict[str, Advice]:
     """By rule: what the first run that has it says, with the median of what all could save."""
     count = Counter(rule for screen in screens for rule in {advice.rule for advice in screen.advice})
-    found: dict[str, list[Advice]] = {}
+    by_rule: dict[str, list[Advice]] = {}
     for advice in (advice for screen in screens for advice in screen.advice):
         if 2 * count[advice.rule] > len(screens):
-            found.setdefault(advice.rule, []).append(advice)
-    return {rule: replace(some[0], saved_ns=_median([one.saved_ns for one in some])) for rule, some in found.items()}
+            by_rule.setdefault(advice.rule, []).append(advice)
+    return {
+        rule: replace(some[0], saved_ns=_median([advice.saved_ns for advice in some])) for rule, some in by_rule.items()
+    }
 
 
 def _finding(level: str, advice: Advice, was: Advice | None) -> Advice:
@@ -309,38 +322,42 @@ def _median(values: Sequence[float | None]) -> float | None:
 # ---------------------------------------------------------------- the tables below
 def _change_sections(comparisons: Sequence[Comparison], tables: Sequence[Table]) -> list[Section]:
     """For each side but the first its changes and memory; names of tables are told apart by their number."""
-    made = []
+    sections = []
     pairs = zip(*([table for table in tables if table.name == name] for name in ("changes", "memory")), strict=True)
-    for at, (one, (changes, memory)) in enumerate(zip(comparisons, pairs, strict=True)):
+    for at, (comparison, (changes, memory)) in enumerate(zip(comparisons, pairs, strict=True)):
         end = f"_{at + 1}" if at else ""
         named = [replace(table, name=f"{table.name}{end}") for table in (changes, memory) if table.rows]
         named = [replace(table, title="Changes") if table.title == changes.title else table for table in named]
         question = "What changed, and how certain is it?"
         if len(comparisons) > 1:
-            question = f"What changed from {one.before.name} to {one.after.name}, and how certain is it?"
-        charts = [_intervals(one, table) for table in named if "before_ns" in {column.name for column in table.columns}]
-        made.append(Section(f"changes{end}", question, named, charts, group="Changes"))
-    return made
+            question = f"What changed from {comparison.before.name} to {comparison.after.name}, and how certain is it?"
+        charts = [
+            _intervals(comparison, table) for table in named if "before_ns" in {column.name for column in table.columns}
+        ]
+        sections.append(Section(f"changes{end}", question, named, charts, group="Changes"))
+    return sections
 
 
-def _intervals(made: Comparison, table: Table) -> Chart:
-    sure = sum(change.changed for change in made.changes)
-    text = f"{sure} of {counted(len(made.changes), 'metric')} changed with certainty; slower is to the right"
+def _intervals(comparison: Comparison, table: Table) -> Chart:
+    sure = sum(change.changed for change in comparison.changes)
+    text = f"{sure} of {counted(len(comparison.changes), 'metric')} changed with certainty; slower is to the right"
     parts = ("change", "low", "high", "verdict", "before_ns", "after_ns")
     return Chart("intervals", table.name, text, "metric", parts)
 
 
 def _sides_section(sides: Sequence[Side], tables: Sequence[Table]) -> Section:
     """Every run in the order of recording: a machine that drifts is seen there."""
-    kept = [replace(table, warnings=[]) for table in tables if table.name in ("sides", "limits")]
+    side_tables = [replace(table, warnings=[]) for table in tables if table.name in ("sides", "limits")]
     everyone = [(side, run) for side in sides for run in side.runs]
-    starts = sorted(one.started_ns for _, one in everyone)
-    rows: list[tuple[Cell, ...]] = [_run_row(side, one, starts) for side, one in everyone]
+    starts = sorted(run.started_ns for _, run in everyone)
+    rows: list[tuple[Cell, ...]] = [_run_row(side, run, starts) for side, run in everyone]
     table = Table("compared_runs", "Runs", RUNS, sorted(rows, key=lambda row: (row[2], row[0])))
     known = [row for row in table.rows if row[3] is not None]
     if len(known) < 2 or len(known) < len(rows) or len(rows) > MOST_RUNS:
-        return Section("sides", WHOLE_SIDES, [*kept, table], group="Runs")
-    return Section("sides", WHOLE_SIDES, [*kept, *_drawn_runs(sides, table)], [_run_chart(sides, table)], group="Runs")
+        return Section("sides", WHOLE_SIDES, [*side_tables, table], group="Runs")
+    return Section(
+        "sides", WHOLE_SIDES, [*side_tables, *_drawn_runs(sides, table)], [_run_chart(sides, table)], group="Runs"
+    )
 
 
 def _run_row(side: Side, measures: Measures, starts: Sequence[int]) -> tuple[Cell, ...]:

@@ -39,8 +39,8 @@ def shift(first: Array, second: Array) -> Array:
     middle = np.median(differences.reshape(*differences.shape[:-2], -1), axis=-1)
     distances = [np.abs(side - np.median(side, axis=-1, keepdims=True)) for side in (first, second)]
     ordered = np.sort(np.concatenate(distances, axis=-1), axis=-1)
-    kept = ordered[..., : max(2, int(KEPT * ordered.shape[-1]))]
-    return middle / np.maximum(np.sqrt((kept**2).mean(axis=-1)), TINY)
+    central = ordered[..., : max(2, int(KEPT * ordered.shape[-1]))]
+    return middle / np.maximum(np.sqrt((central**2).mean(axis=-1)), TINY)
 
 
 def exchanges(first: int, second: int) -> Array:
@@ -67,13 +67,13 @@ def chances(first: Array, second: Array, paced: Array | None = None) -> Array:
         pace = np.median(pooled[rows], axis=0)
         pooled = np.concatenate([pooled, pooled[rows] / np.where(pace > 0, pace, 1.0)])
     pooled = np.log(np.maximum(pooled, SMALLEST))  # so that times that vary manifold do not outshine all others
-    told = _chances(pooled, split)
-    made = told[:count]
-    if len(told) > count:
+    probabilities = _chances(pooled, split)
+    result = probabilities[:count]
+    if len(probabilities) > count:
         moved = np.sign(shift(pooled[:, :split], pooled[:, split:]))
         agree = moved[rows] == moved[count:]  # slower only in comparison with all else is not slower
-        made[rows] = np.where(agree, np.minimum(made[rows], told[count:]), made[rows])
-    return made
+        result[rows] = np.where(agree, np.minimum(result[rows], probabilities[count:]), result[rows])
+    return result
 
 
 def _chances(pooled: Array, split: int) -> Array:
@@ -85,10 +85,10 @@ def _chances(pooled: Array, split: int) -> Array:
     reached = np.maximum.accumulate(largest[:, order[::-1]], axis=1)[:, ::-1]
     beyond = (reached >= seen[order] * (1 - TINY)).sum(axis=0)
     complete = len(places) == comb(pooled.shape[1], split)
-    told = beyond / len(places) if complete else (beyond + 1) / (len(places) + 1)
-    made = np.empty(len(seen))
-    made[order] = np.maximum.accumulate(told)
-    return made
+    p_values = beyond / len(places) if complete else (beyond + 1) / (len(places) + 1)
+    result = np.empty(len(seen))
+    result[order] = np.maximum.accumulate(p_values)
+    return result
 
 
 def _exchanged(pooled: Array, places: Array) -> Array:
@@ -96,8 +96,8 @@ def _exchanged(pooled: Array, places: Array) -> Array:
     mine = np.zeros((len(places), total), bool)
     np.put_along_axis(mine, places, True, axis=1)
     others = np.argsort(mine, axis=1, kind="stable")[:, : total - places.shape[1]]
-    made = [shift(row[places], row[others]) for row in pooled]
-    return np.stack(made, axis=1)
+    shifts = [shift(row[places], row[others]) for row in pooled]
+    return np.stack(shifts, axis=1)
 
 
 def fewest_chance(first: int, second: int) -> float:
@@ -131,13 +131,13 @@ def _wrong_pairs(first: int, second: int) -> Array:
     likely: dict[tuple[int, int], Array] = {}
     for ours in range(first + 1):
         for theirs in range(second + 1):
-            made = np.zeros(ours * theirs + 1)
+            counts = np.zeros(ours * theirs + 1)
             if not (ours and theirs):
-                made[0] = 1.0
+                counts[0] = 1.0
             else:  # the largest run of all is one of ours, or one of theirs
-                made[theirs:] += ours / (ours + theirs) * likely[ours - 1, theirs]
-                made[: ours * (theirs - 1) + 1] += theirs / (ours + theirs) * likely[ours, theirs - 1]
-            likely[ours, theirs] = made
+                counts[theirs:] += ours / (ours + theirs) * likely[ours - 1, theirs]
+                counts[: ours * (theirs - 1) + 1] += theirs / (ours + theirs) * likely[ours, theirs - 1]
+            likely[ours, theirs] = counts
     return likely[first, second]
 
 
@@ -163,12 +163,12 @@ def drawn_steps(series: list[Array], random: Any) -> Array:
     Each of the series is metrics × steps of one run; blocks wrap around its end.
     """
     runs = []
-    for one in series:
-        count = one.shape[1]
-        length = block_length(one[0])
+    for run in series:
+        count = run.shape[1]
+        length = block_length(run[0])
         starts = random.integers(0, count, (DRAWS, -(-count // length)))
         picks = (starts[:, :, None] + np.arange(length)).reshape(DRAWS, -1)[:, :count] % count
-        runs.append(np.stack([middle_mean(values[picks]) for values in one]))
+        runs.append(np.stack([middle_mean(values[picks]) for values in run]))
     return np.median(np.stack(runs), axis=0)
 
 
@@ -177,9 +177,9 @@ def block_length(series: Array) -> int:
     count = len(series)
     centred = np.argsort(np.argsort(series)).astype(float)  # of ranks: one stall is no trend
     centred -= centred.mean()
-    whole = float(centred @ centred) or 1.0
+    variance = float(centred @ centred) or 1.0
     bound = 2 / count**0.5
     lag = 1
-    while lag < count // 4 and float(centred[lag:] @ centred[:-lag]) / whole > bound:
+    while lag < count // 4 and float(centred[lag:] @ centred[:-lag]) / variance > bound:
         lag += 1
     return int(min(max(2 * lag, round(1.5 * count ** (1 / 3))), max(1, count // 6)))

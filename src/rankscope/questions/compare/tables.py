@@ -93,12 +93,12 @@ def _span(numbers: Sequence[int]) -> str:
     return str(low) if low == high else f"{low}–{high}"
 
 
-def changes_table(made: Comparison, selection: Selection = ALL) -> Table:
+def changes_table(comparison: Comparison, selection: Selection = ALL) -> Table:
     """What changed for sure first, then by kind, the largest differences first."""
-    changes = [change for change in made.changes if change.metric.name != "memory"]
-    changes.sort(key=lambda one: (not one.changed, KINDS.index(one.metric.kind), -abs(one.difference)))
-    table = Table("changes", headline(made), CHANGES, [_row(change) for change in changes])
-    table.notes += [*_method(made), *_only(made)]
+    changes = [change for change in comparison.changes if change.metric.name != "memory"]
+    changes.sort(key=lambda change: (not change.changed, KINDS.index(change.metric.kind), -abs(change.difference)))
+    table = Table("changes", headline(comparison), CHANGES, [_row(change) for change in changes])
+    table.notes += [*_method(comparison), *_only(comparison)]
     return arranged(table, selection)
 
 
@@ -108,10 +108,10 @@ def _row(change: Change) -> tuple[Cell, ...]:
     return (str(change.metric), change.metric.kind, *numbers, *interval, change.verdict, change.chance)
 
 
-def memory_table(made: Comparison) -> Table:
+def memory_table(comparison: Comparison) -> Table:
     """The largest rank's resident memory."""
     rows: list[tuple[Cell, ...]] = []
-    for change in made.changes:
+    for change in comparison.changes:
         if change.metric.name == "memory":
             row = _row(change)
             rows.append((row[0], change.before, change.after, *row[5:]))
@@ -134,28 +134,28 @@ def limits_table(limit_outcomes: Sequence[LimitOutcome]) -> Table:
     return table
 
 
-def headline(made: Comparison) -> str:
+def headline(pair: Comparison) -> str:
     """The comparison in one sentence."""
-    one = made.headline
-    if one is None:
-        return f"Cannot compare {made.after.name} with {made.before.name}: neither steps nor an elapsed time in both"
-    by = f"{one.metric} {signed(one.change)}"
-    by += f" ({interval_of(one)})" if one.bounds else ""
-    if one.changed:
-        return f"{made.after.name} is {one.verdict} than {made.before.name}: {by}{_where(made, one)}"
-    verdict = f"{made.after.name} and {made.before.name} are equal within ±{100 * made.options.equal:g} %"
-    if one.verdict == CANNOT_TELL:
-        verdict = f"Cannot tell {made.after.name} from {made.before.name}"
-    return f"{verdict}: {by}{_where(made, one)}"
+    change = pair.headline
+    if change is None:
+        return f"Cannot compare {pair.after.name} with {pair.before.name}: neither steps nor an elapsed time in both"
+    by = f"{change.metric} {signed(change.change)}"
+    by += f" ({interval_of(change)})" if change.bounds else ""
+    if change.changed:
+        return f"{pair.after.name} is {change.verdict} than {pair.before.name}: {by}{_where(pair, change)}"
+    verdict = f"{pair.after.name} and {pair.before.name} are equal within ±{100 * pair.options.equal:g} %"
+    if change.verdict == CANNOT_TELL:
+        verdict = f"Cannot tell {pair.after.name} from {pair.before.name}"
+    return f"{verdict}: {by}{_where(pair, change)}"
 
 
-def _where(made: Comparison, primary: Change) -> str:
+def _where(comparison: Comparison, primary: Change) -> str:
     """The parts, or else phases, operations and kernels that changed for sure."""
     for kinds in (("part",), ("phase",), ("operation", "kernel", "range", "layer")):
-        changes = [change for change in made.changes if change.metric.kind in kinds and change.changed]
-        changes.sort(key=lambda one: -abs(one.difference))
+        changes = [change for change in comparison.changes if change.metric.kind in kinds and change.changed]
+        changes.sort(key=lambda change: -abs(change.difference))
         if changes:
-            named = ", ".join(f"{one.metric} {signed(one.change)}" for one in changes[:MOST_NAMED])
+            named = ", ".join(f"{change.metric} {signed(change.change)}" for change in changes[:MOST_NAMED])
             return f"; {'' if primary.changed else 'but '}{named}"
     return ""
 
@@ -169,44 +169,44 @@ def signed(share: float) -> str:
     return f"{100 * share:+.1f} %"
 
 
-def _method(made: Comparison) -> list[str]:
+def _method(pair: Comparison) -> list[str]:
     """How sure the verdicts are, and what they rest on."""
-    alone, both = made.headline, f"{len(made.before.runs)} + {counted(len(made.after.runs), 'run')}"
+    alone, both = pair.headline, f"{len(pair.before.runs)} + {counted(len(pair.after.runs), 'run')}"
     headline = f"{alone.metric} is tested by itself, the other metrics together: " if alone else ""
-    if made.by == "repeats":
+    if pair.by == "repeats":
         notes = [
             f"Medians over {both}; 95 % intervals from all pairs of runs. {headline}each raises a false alarm in "
             f"fewer than {100 * LEVEL:.0f} % of comparisons. Equal: the interval lies within "
-            f"±{100 * made.options.equal:g} %."
+            f"±{100 * pair.options.equal:g} %."
         ]
-    elif made.by == "steps":
+    elif pair.by == "steps":
         notes = [
             f"{both}: too few to estimate run-to-run noise. Intervals come from resampled steps, widened by the "
             "largest "
-            f"of: {100 * made.options.run_to_run:g} % (--run-to-run), how much the runs of a side differ, the share of "
+            f"of: {100 * pair.options.run_to_run:g} % (--run-to-run), how much the runs of a side differ, the share of "
             "the step in which ranks had no CPU. With 4 runs a side nothing has to be assumed."
         ]
     else:
         notes = [f"{both} with too few steps: no verdict is possible. Record at least 4 runs a side."]
     notes.append("All values are per rank; parts, layers and calls per steady step where there are steps.")
-    if made.too_small:
-        notes.append(f"{counted(made.too_small, 'metric')} below 0.5 % of the step or of the run: not judged.")
+    if pair.too_small:
+        notes.append(f"{counted(pair.too_small, 'metric')} below 0.5 % of the step or of the run: not judged.")
     return notes
 
 
-def _only(made: Comparison) -> list[str]:
+def _only(comparison: Comparison) -> list[str]:
     notes = []
-    for name, metrics in made.only.items():
+    for name, metrics in comparison.only.items():
         if metrics:
             more = f" and {len(metrics) - 8} more" if len(metrics) > 8 else ""
             notes.append(f"Only in {name}: {', '.join(str(metric) for metric in metrics[:8])}{more}.")
     return notes
 
 
-def warnings_of(made: Comparison) -> list[str]:
+def warnings_of(comparison: Comparison) -> list[str]:
     """What makes the two sides hard to compare."""
     warnings = []
-    before, after = made.before, made.after
+    before, after = comparison.before, comparison.after
     for what, name in (("ranks", "ranks"), ("hosts", "hosts"), ("commands", "command"), ("versions", "versions")):
         ours, theirs = ({getattr(run, what) for run in side.runs} for side in (before, after))
         if ours != theirs:
@@ -240,6 +240,6 @@ def _one_after_the_other(before: Side, after: Side) -> bool:
     return ours[-1] < theirs[0] or theirs[-1] < ours[0]
 
 
-def is_quiet(made: Comparison) -> bool:
+def is_quiet(comparison: Comparison) -> bool:
     """Whether nothing is said to have changed."""
-    return all(change.verdict in (EQUAL, CANNOT_TELL) for change in made.changes)
+    return all(change.verdict in (EQUAL, CANNOT_TELL) for change in comparison.changes)

@@ -102,48 +102,50 @@ def compare(before: Side, after: Side, options: CompareOptions) -> Comparison:
     """By repeats where there are enough of them, else by steps."""
     level = LEVEL / options.sides
     if fewest_chance(len(before.runs), len(after.runs)) <= level:
-        made = Comparison(before, after, options, "repeats")
-        _by_repeats(made, level)
+        comparison = Comparison(before, after, options, "repeats")
+        _by_repeats(comparison, level)
     else:
         steps = [sum(len(s) for run in side.runs for s in list(run.series.values())[:1]) for side in (before, after)]
-        made = Comparison(before, after, options, "steps" if min(steps) >= FEWEST_STEPS else "")
-        _by_steps(made, level)
-    return made
+        comparison = Comparison(before, after, options, "steps" if min(steps) >= FEWEST_STEPS else "")
+        _by_steps(comparison, level)
+    return comparison
 
 
-def _shared(made: Comparison) -> list[Metric]:
+def _shared(comparison: Comparison) -> list[Metric]:
     """The metrics that every run has; those of one side only are noted, as are those too small to matter."""
-    sets = [[set(run.values) for run in side.runs] for side in made.sides]
+    sets = [[set(run.values) for run in side.runs] for side in comparison.sides]
     everywhere = [set.intersection(*side) for side in sets]
-    for side, own, other in ((made.before, 0, 1), (made.after, 1, 0)):
+    for side, at, other in ((comparison.before, 0, 1), (comparison.after, 1, 0)):
         anywhere_else = set.union(*sets[other])
-        made.only[side.name] = sorted(metric for metric in everywhere[own] if metric not in anywhere_else)
-    shared = [metric for metric in made.before.runs[0].values if metric in everywhere[0] & everywhere[1]]
-    if len({run.steps for side in made.sides for run in side.runs}) > 1:
+        comparison.only[side.name] = sorted(metric for metric in everywhere[at] if metric not in anywhere_else)
+    shared = [metric for metric in comparison.before.runs[0].values if metric in everywhere[0] & everywhere[1]]
+    if len({run.steps for side in comparison.sides for run in side.runs}) > 1:
         shared = [metric for metric in shared if str(metric) not in WHOLE]
-    kept = [metric for metric in shared if _matters(made, metric)]
-    made.too_small = len(shared) - len(kept)
-    return kept
+    notable = [metric for metric in shared if _matters(comparison, metric)]
+    comparison.too_small = len(shared) - len(notable)
+    return notable
 
 
-def _matters(made: Comparison, metric: Metric) -> bool:
+def _matters(comparison: Comparison, metric: Metric) -> bool:
     if metric.kind in ("total", "step"):
         return True
-    whole = Metric("total", "elapsed") if metric.kind == "phase" else PRIMARY[0]
-    for side in made.sides:
+    total_metric = Metric("total", "elapsed") if metric.kind == "phase" else PRIMARY[0]
+    for side in comparison.sides:
         values = [run.values[metric] for run in side.runs]
-        wholes = [run.values.get(whole, run.values.get(PRIMARY[1], 0.0)) for run in side.runs]
+        wholes = [run.values.get(total_metric, run.values.get(PRIMARY[1], 0.0)) for run in side.runs]
         if np.median(values) > SMALLEST_SHARE * np.median(wholes):
             return True
     return False
 
 
-def _by_repeats(made: Comparison, level: float) -> None:
+def _by_repeats(comparison: Comparison, level: float) -> None:
     """The headline by its own pairs of runs, which agrees with its interval; the others all at once."""
-    metrics = _shared(made)
+    metrics = _shared(comparison)
     if not metrics:
         return
-    first, second = (np.array([[run.values[metric] for run in side.runs] for metric in metrics]) for side in made.sides)
+    first, second = (
+        np.array([[run.values[metric] for run in side.runs] for metric in metrics]) for side in comparison.sides
+    )
     alone = next((metrics.index(metric) for metric in PRIMARY if metric in metrics), None)
     rest = np.array([at for at in range(len(metrics)) if at != alone], int)
     chance = np.ones(len(metrics))
@@ -160,30 +162,30 @@ def _by_repeats(made: Comparison, level: float) -> None:
         if at == alone:
             low, high = change.interval(level)
             sure = low > 0 or high < 0
-        change.verdict = _verdict(change, made.options.equal, sure)
-        made.changes.append(change)
+        change.verdict = _verdict(change, comparison.options.equal, sure)
+        comparison.changes.append(change)
 
 
-def _by_steps(made: Comparison, level: float) -> None:
+def _by_steps(comparison: Comparison, level: float) -> None:
     """Only what has a value for every step can be judged; what else there is, is shown."""
-    metrics = _shared(made)
-    judged = [metric for metric in metrics if made.by and _has_series(made, metric)]
-    drawn = dict(zip(judged, _drawn_changes(made, judged), strict=True)) if judged else {}
+    metrics = _shared(comparison)
+    judged = [metric for metric in metrics if comparison.by and _has_series(comparison, metric)]
+    drawn = dict(zip(judged, _drawn_changes(comparison, judged), strict=True)) if judged else {}
     headline = next((metric for metric in PRIMARY if metric in drawn), None)
     rest = [draws for metric, draws in drawn.items() if metric != headline]
     errors = _simultaneous(np.stack(rest), level) if rest else 0.0
     for metric in metrics:
-        before, after = (float(np.median([run.values[metric] for run in side.runs])) for side in made.sides)
+        before, after = (float(np.median([run.values[metric] for run in side.runs])) for side in comparison.sides)
         change = Change(metric, before, after, _ratio(before, after))
         if metric in drawn:
-            draws, margin = drawn[metric], _margin(made, metric)
+            draws, margin = drawn[metric], _margin(comparison, metric)
             change.bounds = partial(_drawn_interval, draws, margin)
             reach = errors * float(draws.std())
             low, high = _widened(change.change - reach, change.change + reach, margin)
             if metric == headline:
                 low, high = change.interval(level)
-            change.verdict = _verdict(change, made.options.equal, low > 0 or high < 0)
-        made.changes.append(change)
+            change.verdict = _verdict(change, comparison.options.equal, low > 0 or high < 0)
+        comparison.changes.append(change)
 
 
 def _drawn_interval(draws: Array, margin: float, level: float) -> tuple[float, float]:
@@ -202,23 +204,23 @@ def no_cpu_share(side: Side) -> float:
     return float(max(shares))
 
 
-def _margin(made: Comparison, metric: Metric) -> float:
+def _margin(comparison: Comparison, metric: Metric) -> float:
     """What runs differ by without any change: as assumed, as the few runs of a side do, or as they lacked CPUs."""
-    seen = [made.options.run_to_run, *(no_cpu_share(side) for side in made.sides)]
-    for side in made.sides:
+    seen = [comparison.options.run_to_run, *(no_cpu_share(side) for side in comparison.sides)]
+    for side in comparison.sides:
         values = [run.values[metric] for run in side.runs]
         seen.append((max(values) - min(values)) / (float(np.median(values)) or np.inf))
     return max(seen)
 
 
-def _has_series(made: Comparison, metric: Metric) -> bool:
-    return all(metric in run.series for side in made.sides for run in side.runs)
+def _has_series(comparison: Comparison, metric: Metric) -> bool:
+    return all(metric in run.series for side in comparison.sides for run in side.runs)
 
 
-def _drawn_changes(made: Comparison, judged: Sequence[Metric]) -> Array:
+def _drawn_changes(comparison: Comparison, judged: Sequence[Metric]) -> Array:
     random = np.random.default_rng(SEED)
     drawn = []
-    for side in made.sides:
+    for side in comparison.sides:
         drawn.append(drawn_steps([np.stack([run.series[metric] for metric in judged]) for run in side.runs], random))
     return changes_of(drawn[0], drawn[1])
 
@@ -279,22 +281,22 @@ def parse_limit(text: str) -> Limit:
     return Limit(text.strip(), name.strip(), sign == ">", float(number) / 100)
 
 
-def outcomes(made: Comparison, limits: Sequence[Limit]) -> list[LimitOutcome]:
+def outcomes(comparison: Comparison, limits: Sequence[Limit]) -> list[LimitOutcome]:
     """Each limit by the interval of its metric, the wider the more limits (and sides) there are."""
-    found = {str(change.metric): change for change in made.changes}
-    level = LEVEL / max(1, len(limits)) / made.options.sides
-    told = []
+    changes = {str(change.metric): change for change in comparison.changes}
+    level = LEVEL / max(1, len(limits)) / comparison.options.sides
+    results = []
     for limit in limits:
-        if limit.metric not in found:
+        if limit.metric not in changes:
             why = f"no metric {limit.metric} in these runs: rankscope compare --list-metrics names them"
-            told.append(LimitOutcome(limit, UNDECIDED, why))
+            results.append(LimitOutcome(limit, UNDECIDED, why))
             continue
-        low, high = found[limit.metric].interval(level)
-        why = f"{100 * found[limit.metric].change:+.1f} %, interval {100 * low:+.1f} … {100 * high:+.1f} %"
-        if found[limit.metric].bounds is None:
+        low, high = changes[limit.metric].interval(level)
+        why = f"{100 * changes[limit.metric].change:+.1f} %, interval {100 * low:+.1f} … {100 * high:+.1f} %"
+        if changes[limit.metric].bounds is None:
             why = "too few repeats or steps for an interval"
-        told.append(LimitOutcome(limit, _limit_verdict(limit, low, high), why))
-    return told
+        results.append(LimitOutcome(limit, _limit_verdict(limit, low, high), why))
+    return results
 
 
 def _limit_verdict(limit: Limit, low: float, high: float) -> str:

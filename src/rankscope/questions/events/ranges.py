@@ -69,11 +69,11 @@ class Range:
 
     def work(self, layer: str) -> Work:
         """What was launched here and in all ranges inside."""
-        found = Work()
-        found.add(self.own.get(layer, Work()))
+        total = Work()
+        total.add(self.own.get(layer, Work()))
         for below in self.inside.values():
-            found.add(below.work(layer))
-        return found
+            total.add(below.work(layer))
+        return total
 
 
 def nvtx_ranges(tables: Tables, selection: Selection = ALL) -> Table:
@@ -82,11 +82,11 @@ def nvtx_ranges(tables: Tables, selection: Selection = ALL) -> Table:
     for within, layer, calls, total_ns, processes, domain, name in tables.query(
         NVTX_RANGES_SQL.format(condition=selection.condition)
     ):
-        found = _place(root, within)
-        found.own[layer] = Work(calls, total_ns)
-        found.processes |= set(processes)
+        node = _place(root, within)
+        node.own[layer] = Work(calls, total_ns)
+        node.processes |= set(processes)
         if layer == "nvtx":
-            found.domain, found.name = domain, name
+            node.domain, node.name = domain, name
     rows = [row for below in _longest_first(root) for row in _rows(below, 0)]
     return arranged(Table("nvtx_ranges", "NVTX ranges", NVTX_RANGES_COLUMNS, rows), selection)
 
@@ -98,26 +98,26 @@ def _place(root: Range, within: str) -> Range:
 
 
 def _longest_first(around: Range) -> list[Range]:
-    return sorted(around.inside.values(), key=lambda one: (-one.own.get("nvtx", Work()).total_ns, one.step))
+    return sorted(around.inside.values(), key=lambda node: (-node.own.get("nvtx", Work()).total_ns, node.step))
 
 
-def _rows(one: Range, depth: int) -> Iterator[tuple[Cell, ...]]:
-    domain, _, name = one.step.partition("/")
-    host, own_gpu = one.own.get("nvtx", Work()), one.own.get("gpu", Work())
-    gpu, api = one.work("gpu"), one.work("cuda_api")
-    inside_ns = sum(below.own.get("nvtx", Work()).total_ns for below in one.inside.values())
+def _rows(node: Range, depth: int) -> Iterator[tuple[Cell, ...]]:
+    domain, _, name = node.step.partition("/")
+    host, own_gpu = node.own.get("nvtx", Work()), node.own.get("gpu", Work())
+    gpu, api = node.work("gpu"), node.work("cuda_api")
+    inside_ns = sum(below.own.get("nvtx", Work()).total_ns for below in node.inside.values())
     yield (
-        *("  " * depth + (one.name or name), domain if one.domain is None else one.domain),
+        *("  " * depth + (node.name or name), domain if node.domain is None else node.domain),
         *(host.calls, host.total_ns, max(0.0, host.total_ns - inside_ns)),
         *(gpu.calls, own_gpu.calls, gpu.total_ns, own_gpu.total_ns, api.calls, api.total_ns),
-        len(_processes(one)),
+        len(_processes(node)),
     )
-    for below in _longest_first(one):
+    for below in _longest_first(node):
         yield from _rows(below, depth + 1)
 
 
-def _processes(one: Range) -> set[int]:
-    return one.processes.union(*(_processes(below) for below in one.inside.values()))
+def _processes(node: Range) -> set[int]:
+    return node.processes.union(*(_processes(below) for below in node.inside.values()))
 
 
 # ---------------------------------------------------------------- ranges

@@ -33,15 +33,15 @@ Array = Any
 
 def empty_sums(kind: np.dtype[Any], rows: int) -> Array:
     """Sums of nothing."""
-    made = np.zeros(rows, kind)
-    made["min_ns"], made["max_ns"] = LAST, FIRST
-    return made
+    sums = np.zeros(rows, kind)
+    sums["min_ns"], sums["max_ns"] = LAST, FIRST
+    return sums
 
 
 def empty_covers() -> Array:
-    made = np.zeros(5, COVER)
-    made["covered_ns"] = FIRST
-    return made
+    covers = np.zeros(5, COVER)
+    covers["covered_ns"] = FIRST
+    return covers
 
 
 LIBRARY = Path(__file__).parents[2] / "native" / "librankscope_read.so"
@@ -57,12 +57,12 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
 def function(name: str) -> Any:
     """A compiled function, or a BadFile where it was not built for this machine."""
     try:
-        found = getattr(ctypes.CDLL(str(LIBRARY)), name)
+        native = getattr(ctypes.CDLL(str(LIBRARY)), name)
     except (OSError, AttributeError) as problem:
         raise BadFile(f"{problem}: build it with hatch_build.py, or install rankscope again") from None
-    found.argtypes = FUNCTIONS[name]
-    found.restype = ctypes.c_int64 if name == "rankscope_walk_device" else ctypes.c_int
-    return found
+    native.argtypes = FUNCTIONS[name]
+    native.restype = ctypes.c_int64 if name == "rankscope_walk_device" else ctypes.c_int
+    return native
 
 
 def add_lengths(codes: Array, start_ns: Array, end_ns: Array, sums: Array) -> None:

@@ -54,9 +54,9 @@ class RangeWork:
 
     def _put(self, kind: str, lane: Array, *columns: Array) -> None:
         lanes = np.unique(lane) if len(lane) and (lane[0] != lane).any() else lane[:1]
-        for one in lanes.tolist():
-            own = slice(None) if len(lanes) == 1 else lane == one
-            self._lanes.setdefault((kind, one), []).append(tuple(column[own] for column in columns))
+        for lane_number in lanes.tolist():
+            own_rows = slice(None) if len(lanes) == 1 else lane == lane_number
+            self._lanes.setdefault((kind, lane_number), []).append(tuple(column[own_rows] for column in columns))
 
     def _codes(self, layer: Words, group: Words, name: Words) -> Array:
         """One number for layer, domain and name: of cells of all three where these are few, else of those that come."""
@@ -90,8 +90,8 @@ class RangeWork:
 
 def threads_of(columns: Mapping[str, Any], rows: Array) -> Array:
     """The thread of each of these rows; 0 where nobody tells."""
-    told = columns.get("thread")
-    return np.zeros(len(rows), np.int64) if told is None else np.asarray(told)[rows].astype(np.int64)
+    threads = columns.get("thread")
+    return np.zeros(len(rows), np.int64) if threads is None else np.asarray(threads)[rows].astype(np.int64)
 
 
 def _word(cell: int, layers: Sequence[str], groups: Sequence[str], names: Sequence[str]) -> str:
@@ -152,32 +152,32 @@ def _add(columns: Columns, gpu: GpuWork, launches: Launches, ranges: RangeWork) 
 
 
 def _activities(gpu: GpuWork) -> Columns:
-    names = {name: one for name, one in gpu.names.items() if one.calls}
+    names = {name: lengths for name, lengths in gpu.names.items() if lengths.calls}
     fields = ("calls", "total_ns", "min_ns", "max_ns", "deviations_ns2")
-    return {"name": list(names), **{key: [getattr(one, key) for one in names.values()] for key in fields}}
+    return {"name": list(names), **{key: [getattr(lengths, key) for lengths in names.values()] for key in fields}}
 
 
 def _devices(gpu: GpuWork, launches: Launches) -> tuple[Columns, list[Gaps]]:
-    told: dict[str, list[Any]] = {"device": [], **{key: [] for key in GpuTime.__slots__}}
+    columns: dict[str, list[Any]] = {"device": [], **{key: [] for key in GpuTime.__slots__}}
     gaps: list[Gaps] = []
     for name, device in gpu.devices.items():
-        time, found = walked(device, len(gpu.streams), launches)
-        gaps.append(found)
-        told["device"].append(name)
+        time, device_gaps = walked(device, len(gpu.streams), launches)
+        gaps.append(device_gaps)
+        columns["device"].append(name)
         for key in GpuTime.__slots__:
-            told[key].append(getattr(time, key))
-    return told, gaps
+            columns[key].append(getattr(time, key))
+    return columns, gaps
 
 
-def _gaps(gpu: GpuWork, found: list[Gaps]) -> Columns:
+def _gaps(gpu: GpuWork, all_gaps: list[Gaps]) -> Columns:
     """Stream by stream and cause by cause."""
     streams = list(gpu.streams)
     rows = []
-    for gaps in found:
+    for gaps in all_gaps:
         for key, lengths_ns in gaps.by_key():
             stream, cause = divmod(key, len(CAUSES))
-            told = len(lengths_ns), int(lengths_ns.sum()), float(np.median(lengths_ns)), int(lengths_ns.max())
-            rows.append((stream, streams[stream], CAUSES[cause], *told))
+            figures = len(lengths_ns), int(lengths_ns.sum()), float(np.median(lengths_ns)), int(lengths_ns.max())
+            rows.append((stream, streams[stream], CAUSES[cause], *figures))
     names = ("place", "stream", "cause", "gaps", "idle_ns", "median_ns", "max_ns")
     columns = list(zip(*sorted(rows, key=lambda row: (row[0], CAUSES.index(row[2]))), strict=True)) or [()] * len(names)
     return {name: list(column) for name, column in zip(names, columns, strict=True)}
@@ -187,11 +187,11 @@ def _ranges(gpu: GpuWork, launches: Launches, ranges: RangeWork) -> Columns:
     keys = ranges.keys()
     sums = ranges.sums(_launched(gpu, launches) if keys else {})
     layer, domain, name = (list(column) for column in zip(*keys, strict=True)) if keys else ([], [], [])
-    told: dict[str, Any] = {"layer": layer, "domain": domain, "name": name}
-    told |= {key: sums[key].tolist() for key in ("calls", "total_ns", "own_ns", "min_ns", "max_ns")}
+    columns: dict[str, Any] = {"layer": layer, "domain": domain, "name": name}
+    columns |= {key: sums[key].tolist() for key in ("calls", "total_ns", "own_ns", "min_ns", "max_ns")}
     for key in ("activities", "own_activities", "gpu_ns", "own_gpu_ns"):
-        told[key] = sums[key].tolist() if launches else [None] * len(sums)
-    return told
+        columns[key] = sums[key].tolist() if launches else [None] * len(sums)
+    return columns
 
 
 def _launched(gpu: GpuWork, launches: Launches) -> dict[int, tuple[Array, Array, Array]]:
@@ -207,9 +207,9 @@ def _launched(gpu: GpuWork, launches: Launches) -> dict[int, tuple[Array, Array,
     count = np.bincount(at, minlength=len(start_ns))
     # sums of whole numbers below 2^53, which a double holds exactly
     time_ns = np.bincount(at, length_ns, len(start_ns)).astype(np.int64)
-    made = {}
-    for one in np.unique(thread).tolist():
-        rows = np.flatnonzero((thread == one) & (count > 0))
+    launched = {}
+    for thread_id in np.unique(thread).tolist():
+        rows = np.flatnonzero((thread == thread_id) & (count > 0))
         rows = rows[np.argsort(start_ns[rows], kind="stable")]
-        made[one] = start_ns[rows], count[rows], time_ns[rows]
-    return made
+        launched[thread_id] = start_ns[rows], count[rows], time_ns[rows]
+    return launched

@@ -43,17 +43,17 @@ def in_order(start_ns: Array, end_ns: Array) -> tuple[Array, Array]:
 
 def lanes(start_ns: Array, end_ns: Array) -> Array:
     """All on one lane if each two of them lie apart or within each other, else on as few as keep them apart."""
-    made = np.zeros(len(start_ns), np.int64)
+    lane_of = np.zeros(len(start_ns), np.int64)
     if not _cross(start_ns, end_ns):
-        return made
+        return lane_of
     free: list[int] = []
     order = np.argsort(start_ns, kind="stable")
     for row, start, end in zip(order.tolist(), start_ns[order].tolist(), end_ns[order].tolist(), strict=True):
         lane = next((at for at, until in enumerate(free) if until <= start), len(free))
         if lane == len(free):
             free.append(0)
-        free[lane], made[row] = max(end, start), lane
-    return made
+        free[lane], lane_of[row] = max(end, start), lane
+    return lane_of
 
 
 def _cross(start_ns: Array, end_ns: Array) -> bool:
@@ -111,16 +111,16 @@ class Timeline:
     def first_of_flows(self) -> tuple[Array, Array]:
         """Every flow once, in their order, and the process whose slice of it comes first."""
         clocks, flows = clocks_of(self.tables), _flows(self.tables)
-        found = []
+        flow_parts = []
         for actor in self.actors:
             clock = clocks.get(actor.process, as_it_is)
             for columns in self.tables.blocks(f"{EVENTS} AND sequence > 0", [actor.process], BLOCK_ROWS):
                 flow, start_ns = _flow_of(actor.process, columns, flows), clock(columns["start_ns"])
-                kept = flow > 0
-                found.append((flow[kept], start_ns[kept], np.full(int(kept.sum()), actor.process)))
-        if not found:
+                has_flow = flow > 0
+                flow_parts.append((flow[has_flow], start_ns[has_flow], np.full(int(has_flow.sum()), actor.process)))
+        if not flow_parts:
             return np.zeros(0, np.uint64), np.zeros(0, np.int64)
-        flow, start_ns, process = (np.concatenate(part) for part in zip(*found, strict=True))
+        flow, start_ns, process = (np.concatenate(part) for part in zip(*flow_parts, strict=True))
         order = np.lexsort((process, start_ns, flow))
         first = np.flatnonzero(np.diff(flow[order], prepend=np.uint64(0)) != 0)
         return flow[order][first], process[order][first]
@@ -131,9 +131,9 @@ class Timeline:
         end_ns = np.where(ended, start_ns + (columns["end_ns"] - columns["start_ns"]), start_ns - 1)
         track = self._tracks_of(process, columns, start_ns, end_ns)
         flow = _flow_of(process, columns, flows)
-        made = Slices(process, track, columns["name"], start_ns, end_ns, flow, columns["bytes"], self._fresh)
+        slices = Slices(process, track, columns["name"], start_ns, end_ns, flow, columns["bytes"], self._fresh)
         self._fresh = []
-        return made
+        return slices
 
     def _tracks_of(self, process: int, columns: Mapping[str, Any], start_ns: Array, end_ns: Array) -> Array:
         """The track of each event, by its layer, kind, group and thread; on lanes where they cross each other."""
@@ -143,22 +143,22 @@ class Timeline:
         key = (layer.codes.astype(np.int64) * len(kind.values) + kind.codes) * len(group.values) + group.codes
         key = key * threads + thread
         present, place = np.unique(key, return_inverse=True)
-        made = np.zeros(len(key), np.int64)
+        tracks = np.zeros(len(key), np.int64)
         names: dict[tuple[str, str], list[int]] = {}
         for at, code in enumerate(present.tolist()):
             rest, of_thread = divmod(code, threads)
             rest, of_group = divmod(rest, len(group.values))
             of_layer, of_kind = divmod(rest, len(kind.values))
-            told = _track_name(
+            track_name = _track_name(
                 layer.values[of_layer], kind.values[of_kind], group.values[of_group], int(known[of_thread])
             )
-            names.setdefault(told, []).append(at)
+            names.setdefault(track_name, []).append(at)
         for (what, name), codes in names.items():
             rows = np.flatnonzero(np.isin(place, codes)) if len(names) > 1 else np.arange(len(key))
             lane = lanes(start_ns[rows], end_ns[rows])
             numbers = [self._track(process, what, name, at).number for at in range(int(lane.max(initial=0)) + 1)]
-            made[rows] = np.array(numbers)[lane]
-        return made
+            tracks[rows] = np.array(numbers)[lane]
+        return tracks
 
     def _track(self, process: int, kind: str, name: str, lane: int = 0) -> Track:
         key = (process, kind, name, lane)
@@ -174,9 +174,9 @@ class Timeline:
         names = Words(np.arange(count), [f"step {number}" for number in steps.number.tolist()])
         none = np.zeros(count, np.int64)
         end_ns = start_ns + steps.length_ns.astype(np.int64)
-        made = Slices(process, np.full(count, track), names, start_ns, end_ns, none, none, self._fresh)
+        slices = Slices(process, np.full(count, track), names, start_ns, end_ns, none, none, self._fresh)
         self._fresh = []
-        return made
+        return slices
 
 
 def timeline(tables: Streams) -> Timeline:
@@ -206,12 +206,12 @@ def clocks_of(tables: Tables) -> dict[int, Any]:
     if hosts < 2:
         return {}
     known = collectives_of(tables)
-    made: dict[int, Any] = {}
+    clocks: dict[int, Any] = {}
     for place, process in enumerate(known.log.processes):
         clock = known.clocks.clocks[known.clocks.of_rank[place]]
         if clock.known and clock.compared_with is not None:
-            made[process] = _Moved(clock, known.log.base_ns)
-    return made
+            clocks[process] = _Moved(clock, known.log.base_ns)
+    return clocks
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,9 +51,9 @@ class EventTallies:
         """Those rows of a block."""
         layer = columns["layer"]
         kind = columns.get("kind") or Words(np.zeros(len(layer.codes), np.int32), [KINDS[0]])
-        words = [Words(one.codes[rows], one.values) for one in (layer, columns["group"], columns["name"], kind)]
+        words = [Words(words.codes[rows], words.values) for words in (layer, columns["group"], columns["name"], kind)]
         size = _sizes(columns, rows)
-        is_range = np.array([one in RANGES for one in layer.values], bool)[words[0].codes]
+        is_range = np.array([name in RANGES for name in layer.values], bool)[words[0].codes]
         threads, thread = np.unique(np.where(is_range, threads_of(columns, rows), 0), return_inverse=True)
         shape = (*(len(word.values) for word in words), SIZE_CLASSES + 1, len(threads))
         if prod(shape) >= MOST_CELLS:  # of a file that nobody's job wrote
@@ -69,21 +69,21 @@ class EventTallies:
         self._bytes = np.minimum(self._bytes + added, MOST_BYTES).astype(np.int64)
 
     def _numbered(self, cells: Any, words: Sequence[Words], threads: Array) -> Array:
-        made = []
+        numbers = []
         for *codes, size, thread in cells:
             layer, group, name, kind = (word.values[code] for word, code in zip(words, codes, strict=True))
             key = layer, group, name, kind, int(size) - 1 if size else None, int(threads[thread])
-            made.append(self._numbers.setdefault(key, len(self._numbers)))
+            numbers.append(self._numbers.setdefault(key, len(self._numbers)))
         more = len(self._numbers) - len(self._sums)
         self._sums = np.concatenate([self._sums, empty_sums(LENGTH_SUM, more)])
         self._bytes = np.concatenate([self._bytes, np.zeros(more, np.int64)])
-        return np.array(made, np.int32)
+        return np.array(numbers, np.int32)
 
-    def tallies(self, told: frozenset[str]) -> Iterator[Tally]:
+    def tallies(self, layers: frozenset[str]) -> Iterator[Tally]:
         """All but those of layers that the source has summed up itself."""
         for key, row, size in zip(self._numbers, self._sums.tolist(), self._bytes.tolist(), strict=True):
             layer, group, name, kind, size_class, thread = key
-            if layer in told:
+            if layer in layers:
                 continue
             calls, total_ns, min_ns, max_ns, low, high = row
             yield Tally(
@@ -99,21 +99,21 @@ class EventTallies:
 
 def _with_used_words(columns: Columns, rows: Array) -> Columns:
     """These rows alone, with those of their words that they use."""
-    made: dict[str, Any] = {}
+    chosen: dict[str, Any] = {}
     for key in ("layer", "group", "name", "kind", "start_ns", "end_ns", "bytes", "thread"):
         column = columns.get(key)
         if isinstance(column, Words):
             used, codes = np.unique(column.codes[rows], return_inverse=True)
-            made[key] = Words(codes, [column.values[code] for code in used.tolist()])
+            chosen[key] = Words(codes, [column.values[code] for code in used.tolist()])
         elif column is not None:
-            made[key] = column[rows]
-    return made
+            chosen[key] = column[rows]
+    return chosen
 
 
 def _sizes(columns: Columns, rows: Array) -> Array:
     """Bytes, negative where they are not told."""
-    told = columns.get("bytes")
-    return np.full(len(rows), -1) if told is None else np.ma.filled(told[rows], -1).astype(np.int64)
+    sizes = columns.get("bytes")
+    return np.full(len(rows), -1) if sizes is None else np.ma.filled(sizes[rows], -1).astype(np.int64)
 
 
 def _size_classes(size: Array) -> Array:
@@ -154,7 +154,7 @@ class _Spans:
 
     def columns(self) -> list[Array]:
         empty = (np.empty(0, np.int64),) * 5
-        return [np.concatenate(one) for one in zip(empty, *self.parts, strict=True)]
+        return [np.concatenate(columns_part) for columns_part in zip(empty, *self.parts, strict=True)]
 
     def ranges(self) -> list[Range]:
         start_ns, end_ns, thread, name, sequence = self.columns()
@@ -164,13 +164,15 @@ class _Spans:
             rows = np.flatnonzero(np.array(wanted)[name.astype(np.int64)])
         else:
             rows = np.arange(len(name))
-        told = (one[rows].tolist() for one in (start_ns, end_ns, name, thread, sequence))
-        return [Range(a, b, words[code], of, None if at < 0 else at) for a, b, code, of, at in zip(*told, strict=True)]
+        columns = (column[rows].tolist() for column in (start_ns, end_ns, name, thread, sequence))
+        return [
+            Range(a, b, words[code], of, None if at < 0 else at) for a, b, code, of, at in zip(*columns, strict=True)
+        ]
 
 
 def _sequences(columns: Columns, rows: Array) -> Array:
-    told = columns.get("sequence")
-    return np.full(len(rows), NONE) if told is None else np.ma.filled(told[rows], NONE).astype(np.int64)
+    sequences = columns.get("sequence")
+    return np.full(len(rows), NONE) if sequences is None else np.ma.filled(sequences[rows], NONE).astype(np.int64)
 
 
 def _merged(start_ns: Array, end_ns: Array, pause_ns: int, apart_ns: Array = NOTHING) -> tuple[Array, Array]:
@@ -237,15 +239,17 @@ class TraceTotals:
             return
         same = np.zeros(len(rows), np.int32)
         group, layer = columns["group"], columns["layer"]
-        on_stream = np.array([one == Layer.GPU for one in layer.values], bool)[layer.codes[rows]]
-        told: dict[str, Any] = {key: columns[key][rows] for key in ("start_ns", "end_ns", "bytes") if key in columns}
-        told |= {
+        on_stream = np.array([name == Layer.GPU for name in layer.values], bool)[layer.codes[rows]]
+        collectives: dict[str, Any] = {
+            key: columns[key][rows] for key in ("start_ns", "end_ns", "bytes") if key in columns
+        }
+        collectives |= {
             "layer": Words(same, [Layer.NCCL_ALGO]),
             "kind": Words(same, ["progress"]),
             "name": Words(algorithm.codes[rows], algorithm.values),
             "group": Words(np.where(on_stream, len(group.values), group.codes[rows]), [*group.values, ""]),
         }
-        self._tallies.add(told, np.arange(len(rows)))
+        self._tallies.add(collectives, np.arange(len(rows)))
 
     def take_memory(self, reading: Reading) -> None:
         """What the source itself tells of devices, which is their memory, out of its reading into the sums."""
@@ -278,32 +282,38 @@ class TraceTotals:
         if not len(rows):
             return
         start_ns = np.asarray(columns["start_ns"], np.int64)[rows]
-        told = columns.get("correlation")
-        number = np.full(len(rows), NONE) if told is None else np.ma.filled(told[rows], NONE).astype(np.int64)
+        correlations = columns.get("correlation")
+        number = (
+            np.full(len(rows), NONE)
+            if correlations is None
+            else np.ma.filled(correlations[rows], NONE).astype(np.int64)
+        )
         size, group = np.maximum(_sizes(columns, rows), 0), columns["group"]
         hint = columns.get("pageable")
         is_pageable = np.zeros(len(rows), bool) if hint is None else np.asarray(hint, bool)[rows]
         devices = [value.partition("/")[0] for value in group.values]
         of_row = group.codes[rows]
         for device in {devices[code] for code in np.unique(of_row).tolist()}:
-            own = np.array([one == device for one in devices], bool)[of_row]
-            self._copies.setdefault(device, []).append(tuple(one[own] for one in (start_ns, number, size, is_pageable)))
+            on_device = np.array([name == device for name in devices], bool)[of_row]
+            self._copies.setdefault(device, []).append(
+                tuple(column[on_device] for column in (start_ns, number, size, is_pageable))
+            )
 
-    def reading(self, facts: RankFacts, told: frozenset[str]) -> Reading:
+    def reading(self, facts: RankFacts, layers: frozenset[str]) -> Reading:
         """All of it; `told`: layers of which the source has tallies of its own."""
-        made = Reading(facts, continues=True, tallies=list(self._tallies.tallies(told)))
+        reading = Reading(facts, continues=True, tallies=list(self._tallies.tallies(layers)))
         for place, (name, device) in enumerate(self._gpu.devices.items()):
             number = int(name) if name.isdecimal() and len(name) < 10 else place
-            made.devices.append(self._device(number, name))
-            made.device_gaps += step_split.device_gaps(device, number)
-        working = len(made.devices)
-        made.devices += self._memory.values()
+            reading.devices.append(self._device(number, name))
+            reading.device_gaps += step_split.device_gaps(device, number)
+        working = len(reading.devices)
+        reading.devices += self._memory.values()
         steps = self._steps()
         if steps is not None:
             facts.steps_from = steps.source
-            made.notes.append(Note(steps.told, where=facts.source))
-            self._add_steps(made, steps, made.devices[:working])
-        return made
+            reading.notes.append(Note(steps.note, where=facts.source))
+            self._add_steps(reading, steps, reading.devices[:working])
+        return reading
 
     def _device(self, number: int, name: str) -> DeviceTotals:
         time, _ = walked(self._gpu.devices[name], len(self._gpu.streams), Launches())
@@ -328,9 +338,9 @@ class TraceTotals:
     def _steps_of_kernels(self) -> TracedSteps | None:
         if not self._gpu.devices:
             return None
-        device = max(self._gpu.devices.values(), key=lambda one: sum(len(run.kind) for run in one.runs))
+        device = max(self._gpu.devices.values(), key=lambda device: sum(len(run.kind) for run in device.runs))
         parts = [self._kernels(run) for run in device.runs]
-        names, launched_ns, threads = (np.concatenate(one) for one in zip(*parts, strict=True))
+        names, launched_ns, threads = (np.concatenate(column) for column in zip(*parts, strict=True))
         return traced.steps_of_kernels(names, launched_ns, threads)
 
     def _kernels(self, run: Any) -> tuple[Array, Array, Array]:
@@ -345,31 +355,33 @@ class TraceTotals:
             threads = np.where(known, thread[at], threads)
         return run.name[rows].astype(np.int64), launched_ns, threads
 
-    def _add_steps(self, made: Reading, steps: TracedSteps, working: Sequence[DeviceTotals]) -> None:
-        mine = [one for one in (*self._ranges.ranges(), *self._calls.ranges()) if one.thread == steps.thread]
-        if not any(traced.part_of(one.name) == traced.BACKWARD for one in mine):
+    def _add_steps(self, reading: Reading, steps: TracedSteps, working: Sequence[DeviceTotals]) -> None:
+        mine = [range_ for range_ in (*self._ranges.ranges(), *self._calls.ranges()) if range_.thread == steps.thread]
+        if not any(traced.part_of(range_.name) == traced.BACKWARD for range_ in mine):
             mine += self._backward(steps)
-        named = [one for one in mine if traced.part_of(one.name)]
+        named = [range_ for range_ in mine if traced.part_of(range_.name)]
         moments = traced.parts_of_thread(named, steps)
-        made.step_columns = traced.step_columns(steps, moments, {})
+        reading.step_columns = traced.step_columns(steps, moments, {})
         syncs = self._sync_calls(steps)
         if named:
             host = host_states([(at_ns, CAUSES[part]) for at_ns, part in moments], syncs)
         else:
             host = host_states(self._launching(), syncs)
         windows = StepWindows(steps.number, steps.begin_ns, steps.end_ns, steps.joined)
-        found = [
+        device_steps = [
             split_steps(device_totals.device, device, self._copies_of(name), windows, host, syncs, self._launches)
             for device_totals, (name, device) in zip(working, self._gpu.devices.items(), strict=True)
         ]
-        if found:
-            made.device_step_columns = {key: np.concatenate([one[key] for one in found]) for key in found[0]}
+        if device_steps:
+            reading.device_step_columns = {
+                key: np.concatenate([columns_of[key] for columns_of in device_steps]) for key in device_steps[0]
+            }
 
     def _backward(self, steps: TracedSteps) -> list[Range]:
         """Runs of the autograd engine, on whatever thread: the loop's thread waits for them."""
         if not self._engine:
             return []
-        start_ns, end_ns = (np.concatenate(one) for one in zip(*self._engine, strict=True))
+        start_ns, end_ns = (np.concatenate(column) for column in zip(*self._engine, strict=True))
         start_ns, end_ns = _merged(start_ns, end_ns, ENGINE_PAUSE_NS, steps.end_ns)
         spans = zip(start_ns.tolist(), end_ns.tolist(), strict=True)
         return [Range(begin, end, traced.BACKWARD, steps.thread or 0) for begin, end in spans]
@@ -396,12 +408,12 @@ class TraceTotals:
 
     def _copies_of(self, device: str) -> Copies:
         empty = (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, bool))
-        return Copies(*(np.concatenate(one) for one in zip(empty, *self._copies.get(device, []), strict=True)))
+        return Copies(*(np.concatenate(column) for column in zip(empty, *self._copies.get(device, []), strict=True)))
 
 
 def _rows_where(columns: Columns, rows: Array, hint: str) -> Array:
-    told = columns.get(hint)
-    return rows if told is None else rows[np.asarray(told, bool)[rows]]
+    hints = columns.get(hint)
+    return rows if hints is None else rows[np.asarray(hints, bool)[rows]]
 
 
 def _rows_named(columns: Columns, rows: Array, wanted: Any) -> Array:

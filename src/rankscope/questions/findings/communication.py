@@ -57,17 +57,17 @@ def _tiny(log: CollectiveLog, split: Split) -> _Tiny:
 def tiny_collectives(tables: Tables) -> list[Finding]:
     """By the moving of data alone: what is waiting would be waited elsewhere."""
     known = collectives_of(tables)
-    told = known.of_each(_tiny)
-    count, negotiations = sum(one.count for one in told), sum(one.negotiations for one in told)
-    moving = sum(one.moving_ns for one in told)
+    answers = known.of_each(_tiny)
+    count, negotiations = sum(answer.count for answer in answers), sum(answer.negotiations for answer in answers)
+    moving = sum(answer.moving_ns for answer in answers)
     first, last = (
-        min((one.first_ns for one in told), default=np.inf),
-        max((one.last_ns for one in told), default=-np.inf),
+        min((answer.first_ns for answer in answers), default=np.inf),
+        max((answer.last_ns for answer in answers), default=-np.inf),
     )
     names: Counter[str] = Counter()
-    for one in told:
-        names.update(one.names)
-    steps = max((len(one.number) for one in steps_of(tables).ranks), default=0)
+    for answer in answers:
+        names.update(answer.names)
+    steps = max((len(rank_steps.number) for rank_steps in steps_of(tables).ranks), default=0)
     saved = moving * (1 - 1 / FUSED)
     if count < TINY_COLLECTIVES_FEWEST or count < A_STEP * steps or saved < NOTICEABLE * (last - first):
         return []
@@ -121,8 +121,8 @@ def pickled_objects(tables: Tables) -> list[Finding]:
     """Pairs of a length and what has it, one right after the other, over and over: of the rank that has most."""
     best: tuple[float, int, int, str, int] | None = None
     processes = ", ".join(str(row[0]) for row in tables.query(CANDIDATES))
-    for rank, elapsed_ns, found in _by_rank(tables.query(PICKLED_SQL.format(processes=processes)) if processes else []):
-        for call, (count, total_ns) in found.items():
+    for rank, elapsed_ns, calls in _by_rank(tables.query(PICKLED_SQL.format(processes=processes)) if processes else []):
+        for call, (count, total_ns) in calls.items():
             if (
                 count >= PICKLED_FEWEST
                 and total_ns >= PICKLED_NOTICEABLE * elapsed_ns
@@ -147,25 +147,25 @@ def pickled_objects(tables: Tables) -> list[Finding]:
 
 def _by_rank(rows: list[tuple[Any, ...]]) -> Iterator[tuple[int, int, dict[str, tuple[int, float]]]]:
     """Of each rank: pairs and their time, by the call that makes them."""
-    made: dict[int, tuple[int, dict[str, tuple[int, float]]]] = {}
+    ranks: dict[int, tuple[int, dict[str, tuple[int, float]]]] = {}
     at = 0
     while at + 1 < len(rows):
-        one, two = rows[at], rows[at + 1]
-        call = _pair(one, two)
-        _, sums = made.setdefault(one[1], (one[9] or 0, {}))
+        first, second = rows[at], rows[at + 1]
+        call = _pair(first, second)
+        _, sums = ranks.setdefault(first[1], (first[9] or 0, {}))
         if call:
             count, total = sums.get(call, (0, 0.0))
-            sums[call] = (count + 1, total + (one[7] - one[6]) + (two[7] - two[6]))
+            sums[call] = (count + 1, total + (first[7] - first[6]) + (second[7] - second[6]))
         at += 2 if call else 1
-    for rank, (elapsed, sums) in made.items():
+    for rank, (elapsed, sums) in ranks.items():
         yield rank, elapsed, sums
 
 
-def _pair(one: tuple[Any, ...], two: tuple[Any, ...]) -> str:
-    same = one[:3] == two[:3] and one[4] == two[4] and one[8] == two[8]
-    if not same or one[5] not in LENGTH_BYTES or two[5] == one[5]:
+def _pair(first: tuple[Any, ...], second: tuple[Any, ...]) -> str:
+    same = first[:3] == second[:3] and first[4] == second[4] and first[8] == second[8]
+    if not same or first[5] not in LENGTH_BYTES or second[5] == first[5]:
         return ""
-    return next((call for call, names in PAIRS.items() if (one[3], two[3]) == names), "")
+    return next((call for call, names in PAIRS.items() if (first[3], second[3]) == names), "")
 
 
 def _received(tables: Tables) -> list[Finding]:
@@ -184,10 +184,10 @@ def _received(tables: Tables) -> list[Finding]:
             and probes >= PICKLED_FEWEST
             and total_ns >= PICKLED_NOTICEABLE * (elapsed_ns or 0)
         ):
-            told = f"{receives} pickled objects are received by mpi4py's recv(), {seconds(total_ns)} of rank {rank}"
+            sentence = f"{receives} pickled objects are received by mpi4py's recv(), {seconds(total_ns)} of rank {rank}"
             action = "send and receive arrays as buffers: comm.Send(array) and comm.Recv(array)"
             evidence = [f"routines: as many MPI_Mprobe as MPI_Mrecv ({receives})"]
-            return [Finding("pickled_objects", told, action, evidence, float(total_ns), in_steps=False)]
+            return [Finding("pickled_objects", sentence, action, evidence, float(total_ns), in_steps=False)]
     return []
 
 
@@ -215,13 +215,13 @@ def data_parallel(tables: Tables) -> list[Finding]:
         if total < NOTICEABLE * float(gpu_ns or 0):
             continue
         devices = _devices(tables)
-        told = f"{broadcasts} broadcasts and {reductions} reductions of NCCL in rank {rank} and no all-reduce"
+        sentence = f"{broadcasts} broadcasts and {reductions} reductions of NCCL in rank {rank} and no all-reduce"
         return [
             Finding(
                 "data_parallel",
                 f"The model is copied to the GPUs in every step, as DataParallel does ({seconds(total)} of GPU time)",
                 "use DistributedDataParallel, one process for each GPU: it sends gradients only and overlaps them",
-                [f"gpu: {told}, {100 * total / float(gpu_ns):.0f} % of GPU time"],
+                [f"gpu: {sentence}, {100 * total / float(gpu_ns):.0f} % of GPU time"],
                 total / max(1, devices),
                 in_steps=False,
             )
@@ -245,18 +245,18 @@ def exposed_communication(tables: Tables) -> list[Finding]:
     """
     if device_steps_of(tables):
         return []
-    found = steps_of(tables)
-    waits = waits_per_step(tables, found)
+    steps = steps_of(tables)
+    waits = waits_per_step(tables, steps)
     if not waits:
-        return _blocked(tables, found)
+        return _blocked(tables, steps)
     moving, lengths, counts = [], [], []
-    for one in found.ranks:
-        mask = found.steady(one)
-        if not mask.any() or one.rank not in waits:
+    for rank_steps in steps.ranks:
+        mask = steps.steady(rank_steps)
+        if not mask.any() or rank_steps.rank not in waits:
             return []
-        exposed = float(one.exposed_ns[mask].mean())
-        moving.append(waits[one.rank].exposed(exposed)[1])
-        lengths.append(float(one.length_ns[mask].mean()))
+        exposed = float(rank_steps.exposed_ns[mask].mean())
+        moving.append(waits[rank_steps.rank].exposed(exposed)[1])
+        lengths.append(float(rank_steps.length_ns[mask].mean()))
         counts.append(int(mask.sum()))
     if len(moving) < 2:
         return []
@@ -271,7 +271,7 @@ def exposed_communication(tables: Tables) -> list[Finding]:
             f"({100 * each / step:.0f} %)",
             "overlap it with the backward pass (DDP buckets, nonblocking calls), send less (larger batches, gradient "
             "accumulation, lower precision) or look at the network's bandwidth in the table collectives",
-            [f"step_parts: no rank has less exposed transfer than {seconds(each)} a step{_hidden(found)}"],
+            [f"step_parts: no rank has less exposed transfer than {seconds(each)} a step{_hidden(steps)}"],
             each * min(counts),
             fix=Change("overlap"),
         )
@@ -300,9 +300,13 @@ def _blocked(tables: Tables, steps: Steps) -> list[Finding]:
     ]
 
 
-def _hidden(found: Steps) -> str:
+def _hidden(steps: Steps) -> str:
     """What is hidden already, where it was recorded."""
-    told = [float(one.of_which["hidden"][found.steady(one)].mean()) for one in found.ranks if "hidden" in one.of_which]
-    if not told:
+    hidden = [
+        float(rank_steps.of_which["hidden"][steps.steady(rank_steps)].mean())
+        for rank_steps in steps.ranks
+        if "hidden" in rank_steps.of_which
+    ]
+    if not hidden:
         return ""
-    return f"; {seconds(float(np.mean(told)))} are overlapped" if any(told) else "; nothing is overlapped"
+    return f"; {seconds(float(np.mean(hidden)))} are overlapped" if any(hidden) else "; nothing is overlapped"

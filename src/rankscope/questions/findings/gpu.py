@@ -16,29 +16,29 @@ NOTICEABLE = 0.05  # of the step
 MOSTLY = 0.5
 
 
-def _mean(found: list[DeviceSteps], value: Callable[[DeviceSteps], float]) -> float:
+def _mean(devices: list[DeviceSteps], value: Callable[[DeviceSteps], float]) -> float:
     """Over the devices, whose steps all take the same time."""
-    return mean(value(one) for one in found)
+    return mean(value(device) for device in devices)
 
 
 def _all_steps(tables: Tables) -> int:
-    return max((len(one.number) for one in steps_of(tables).ranks), default=0)
+    return max((len(rank_steps.number) for rank_steps in steps_of(tables).ranks), default=0)
 
 
-def sync_saving_ns(one: DeviceSteps, added_ns: float = 0.0) -> float:
+def sync_saving_ns(device: DeviceSteps, added_ns: float = 0.0) -> float:
     """What a step would be shorter if the host did not wait for the device: then the longer of the two would decide.
 
     By the median step, as the long ones are long for other reasons, and without what recording adds to the host's time.
     """
-    step_ns = min(one.step_ns, one.p50_ns) - added_ns
-    host_ns, device_ns = step_ns - one.counts["sync_ns"], one.busy_ns + one.idle["device"]
+    step_ns = min(device.step_ns, device.p50_ns) - added_ns
+    host_ns, device_ns = step_ns - device.counts["sync_ns"], device.busy_ns + device.idle["device"]
     return max(0.0, step_ns - max(host_ns, device_ns))
 
 
-def recording_ns(tables: Tables, one: DeviceSteps) -> float:
+def recording_ns(tables: Tables, device: DeviceSteps) -> float:
     """What recording adds to a step of that rank, as windows have measured it; 0 where it is not known."""
-    cost = {row[0]: row[1] for row in tables.query(COSTS)}.get(one.rank)
-    return one.step_ns * cost / (1 + cost) if cost and cost > 0 else 0.0
+    cost = {row[0]: row[1] for row in tables.query(COSTS)}.get(device.rank)
+    return device.step_ns * cost / (1 + cost) if cost and cost > 0 else 0.0
 
 
 COSTS = "SELECT rank, max(cost) FROM gpu_recordings JOIN ranks USING (process) WHERE role = 'rank' GROUP BY rank"
@@ -46,14 +46,14 @@ COSTS = "SELECT rank, max(cost) FROM gpu_recordings JOIN ranks USING (process) W
 
 def gpu_communication(tables: Tables) -> list[Finding]:
     """Kernels that communicate while none computes."""
-    found = device_steps_of(tables)
-    if not found:
+    devices = device_steps_of(tables)
+    if not devices:
         return []
-    exposed, step = _mean(found, lambda one: one.busy["exposed"]), _mean(found, lambda one: one.step_ns)
+    exposed, step = _mean(devices, lambda device: device.busy["exposed"]), _mean(devices, lambda device: device.step_ns)
     if exposed < NOTICEABLE * step:
         return []
-    overlapped = _mean(found, lambda one: one.overlapped_ns)
-    shares = [one.wait_share for one in found if one.wait_share is not None]
+    overlapped = _mean(devices, lambda device: device.overlapped_ns)
+    shares = [device.wait_share for device in devices if device.wait_share is not None]
     waits = mean(shares) if shares else None
     evidence = [f"gpu_steps: {seconds(overlapped)} a step are overlapped with compute, {seconds(exposed)} are not"]
     action = "overlap it with backward (smaller DDP buckets, FSDP prefetch), send less (bf16 gradients, accumulation)"
@@ -75,24 +75,24 @@ def gpu_communication(tables: Tables) -> list[Finding]:
 
 def gpu_idle_causes(tables: Tables) -> list[Finding]:
     """What the host does, or does not do, while the GPUs have nothing to do."""
-    found = device_steps_of(tables)
-    if not found:
+    gpus = device_steps_of(tables)
+    if not gpus:
         return []
-    step, steps = _mean(found, lambda one: one.step_ns), _all_steps(tables)
-    added = _mean(found, lambda one: recording_ns(tables, one))
-    sync = _mean(found, lambda one: sync_saving_ns(one, recording_ns(tables, one)))
-    made = []
+    step, steps = _mean(gpus, lambda gpu: gpu.step_ns), _all_steps(tables)
+    added = _mean(gpus, lambda gpu: recording_ns(tables, gpu))
+    sync = _mean(gpus, lambda gpu: sync_saving_ns(gpu, recording_ns(tables, gpu)))
+    findings = []
 
     def idle(cause: str) -> float:
-        return _mean(found, lambda one: one.idle[cause])
+        return _mean(gpus, lambda gpu: gpu.idle[cause])
 
     def add(rule: str, ns: float, title: str, action: str, evidence: str) -> None:
         if ns >= NOTICEABLE * step:
             share = f"{seconds(ns)} of a step of {seconds(step)} ({100 * ns / step:.0f} %)"
-            made.append(Finding(rule, f"{title} for {share}", action, [f"gpu_steps: {evidence}"], ns * steps))
+            findings.append(Finding(rule, f"{title} for {share}", action, [f"gpu_steps: {evidence}"], ns * steps))
 
-    calls, kernels = _mean(found, lambda one: one.counts["sync_calls"]), _mean(found, lambda one: one.counts["kernels"])
-    busy, inside = _mean(found, lambda one: one.busy_ns), _mean(found, lambda one: one.counts["sync_ns"])
+    calls, kernels = _mean(gpus, lambda gpu: gpu.counts["sync_calls"]), _mean(gpus, lambda gpu: gpu.counts["kernels"])
+    busy, inside = _mean(gpus, lambda gpu: gpu.busy_ns), _mean(gpus, lambda gpu: gpu.counts["sync_ns"])
     add(
         "synchronising",
         sync,
@@ -100,7 +100,7 @@ def gpu_idle_causes(tables: Tables) -> list[Finding]:
         "take .item(), .cpu(), print(loss) and torch.cuda.synchronize() out of the step, or do them every 100 steps",
         f"{calls:.3g} calls a step wait for the device, {seconds(inside)} in all",
     )
-    lengths = [one.mean_kernel_ns for one in found if one.mean_kernel_ns is not None]
+    lengths = [gpu.mean_kernel_ns for gpu in gpus if gpu.mean_kernel_ns is not None]
     each = f" of {seconds(mean(lengths))} each" if lengths else ""
     add(
         "launch_bound",
@@ -121,7 +121,7 @@ def gpu_idle_causes(tables: Tables) -> list[Finding]:
         idle("data"),
         "The GPU waits for the data loader",
         "give the data loader more workers, prefetch more, or a faster source",
-        f"{seconds(idle('data'))} of {seconds(_mean(found, lambda one: one.idle_ns))} idle a step are waiting for data",
+        f"{seconds(idle('data'))} of {seconds(_mean(gpus, lambda gpu: gpu.idle_ns))} idle a step are waiting for data",
     )
     add(
         "between_parts",
@@ -158,19 +158,19 @@ def gpu_idle_causes(tables: Tables) -> list[Finding]:
         "communicate with NCCL on the device, less often, or overlapped with computation (async_op=True, Iallreduce)",
         "the host is blocked in a collective of Gloo or MPI",
     )
-    return made
+    return findings
 
 
 def gpu_copies_alone(tables: Tables) -> list[Finding]:
     """Copies during which nothing is computed."""
-    found = device_steps_of(tables)
-    if not found:
+    devices = device_steps_of(tables)
+    if not devices:
         return []
-    copy, step = _mean(found, lambda one: one.busy["copy"]), _mean(found, lambda one: one.step_ns)
+    copy, step = _mean(devices, lambda device: device.busy["copy"]), _mean(devices, lambda device: device.step_ns)
     if copy < NOTICEABLE * step:
         return []
-    size = _mean(found, lambda one: one.counts["copy_bytes"])
-    pageable = _mean(found, lambda one: one.counts["pageable_bytes"])
+    size = _mean(devices, lambda device: device.counts["copy_bytes"])
+    pageable = _mean(devices, lambda device: device.counts["pageable_bytes"])
     of_it = 100 * pageable / size if size else 0.0
     action = "copy on a separate stream, one batch ahead, with non_blocking=True"
     if pageable > MOSTLY * size:
@@ -198,11 +198,11 @@ WINDOWS = """
 def gpu_active_window(tables: Tables) -> list[Finding]:
     """From the first activity to the last, where no step is known. Idle time only of loaded traces, which begin and end
     where somebody wanted to look: that of a whole process has its start in it."""
-    found = tables.query(WINDOWS) if not device_steps_of(tables) else []
-    if not found:
+    windows = tables.query(WINDOWS) if not device_steps_of(tables) else []
+    if not windows:
         return []
-    span, exposed, copying, idle = (mean(float(row[at]) for row in found) for at in range(4))
-    told = (
+    span, exposed, copying, idle = (mean(float(row[at]) for row in windows) for at in range(4))
+    candidates = (
         (
             exposed,
             IN_WINDOW,
@@ -225,11 +225,11 @@ def gpu_active_window(tables: Tables) -> list[Finding]:
             f"The GPUs {what} for {seconds(ns)} of the {seconds(span)} from their first activity to their last "
             f"({100 * ns / span:.0f} %)",
             f"{action} (rankscope report --table {table})",
-            [f"gpu_time: mean of {counted(len(found), 'GPU')}; no step is known, so this covers the whole run"],
+            [f"gpu_time: mean of {counted(len(windows), 'GPU')}; no step is known, so this covers the whole run"],
             ns,
             in_steps=False,
         )
-        for ns, least, what, action, table in told
+        for ns, least, what, action, table in candidates
         if ns >= least * span
     ]
 
@@ -255,18 +255,18 @@ def gpu_sums(tables: Tables) -> list[Finding]:
     for process, name, total_ns in tables.query(SUMMED):
         spent[kind_of(name)] = spent.get(kind_of(name), 0.0) + total_ns
         processes.add(process)
-    whole = sum(spent.values())
+    all_ns = sum(spent.values())
     return [
         Finding(
             "gpu_sums",
-            f"{what} {100 * spent[kind] / whole:.0f} % of GPU time, {seconds(spent[kind] / len(processes))} a rank",
+            f"{what} {100 * spent[kind] / all_ns:.0f} % of GPU time, {seconds(spent[kind] / len(processes))} a rank",
             SUMMED_ADVICE[kind],
-            [f"gpu: {seconds(spent[kind])} of {seconds(whole)}, summed over {counted(len(processes), 'rank')}"],
+            [f"gpu: {seconds(spent[kind])} of {seconds(all_ns)}, summed over {counted(len(processes), 'rank')}"],
             spent[kind] / len(processes),
             in_steps=False,
         )
         for kind, what in ((COMMUNICATION, "Kernels that communicate take"), (COPY, "Copies take"))
-        if whole and spent.get(kind, 0.0) >= OF_SUM[kind] * whole
+        if all_ns and spent.get(kind, 0.0) >= OF_SUM[kind] * all_ns
     ]
 
 

@@ -15,30 +15,30 @@ LARGE = 0.15  # of the step: warm-up and drain
 
 def pipeline_bubble(tables: Tables) -> list[Finding]:
     """Filling and draining take much of a step, so that more micro-batches would be worth it."""
-    found = bubbles_of(tables)
-    if found is None or not found.micro_batches:
+    bubbles = bubbles_of(tables)
+    if bubbles is None or not bubbles.micro_batches:
         return []
-    step = float(found.window.mean())
-    filling = float((found.parts["warmup"] + found.parts["drain"]).mean())
-    shares = [float(found.parts[name].mean()) / step for name in ("warmup", "drain", "transfer", "imbalance")]
-    share = found.analytic_share
+    step = float(bubbles.window.mean())
+    filling = float((bubbles.parts["warmup"] + bubbles.parts["drain"]).mean())
+    shares = [float(bubbles.parts[name].mean()) / step for name in ("warmup", "drain", "transfer", "imbalance")]
+    share = bubbles.analytic_share
     by_schedule = share * step if share is not None else filling  # what is beyond is uneven stages and messages
     saved = min(filling, by_schedule) / 2
     if filling < LARGE * step or saved < LARGE / 2 * step:
         return []
-    more = f"{2 * found.micro_batches} micro-batches of half the size"
-    interleave = f"2 chunks of the model on each rank (an interleaved schedule) instead of {max(1, found.chunks)}"
-    if found.chunks > 1:
-        interleave = f"{2 * found.chunks} chunks of the model on each rank instead of {found.chunks}"
-    told = ", ".join(f"{100 * share:.0f} % {name}" for share, name in zip(shares, NAMES, strict=True))
+    more = f"{2 * bubbles.micro_batches} micro-batches of half the size"
+    interleave = f"2 chunks of the model on each rank (an interleaved schedule) instead of {max(1, bubbles.chunks)}"
+    if bubbles.chunks > 1:
+        interleave = f"{2 * bubbles.chunks} chunks of the model on each rank instead of {bubbles.chunks}"
+    causes = ", ".join(f"{100 * share:.0f} % {name}" for share, name in zip(shares, NAMES, strict=True))
     return [
         Finding(
             "pipeline_bubble",
-            f"The pipeline of {found.stages} stages is idle for {100 * sum(shares):.0f} % of a step of "
-            f"{seconds(step)}: it is filled and drained for only {found.micro_batches} micro-batches",
+            f"The pipeline of {bubbles.stages} stages is idle for {100 * sum(shares):.0f} % of a step of "
+            f"{seconds(step)}: it is filled and drained for only {bubbles.micro_batches} micro-batches",
             f"{more}, or {interleave}: either halves the time to fill and drain, {seconds(saved)} of a step",
-            [f"bubbles: {told} of the step, mean over the stages"],
-            saved * len(found.numbers),
+            [f"bubbles: {causes} of the step, mean over the stages"],
+            saved * len(bubbles.numbers),
         )
     ]
 
@@ -59,38 +59,38 @@ OF_A_HOST = ("preemption", "page faults")
 def slow_in_pipeline(tables: Tables) -> tuple[Slow | None, list[LateCause]]:
     """What all others of a pipeline wait for, and the ranks of it that are late because their passes are longer. None
     where one is late for a reason of its own: then that is to be told, and no stage has too many layers."""
-    found = bubbles_of(tables)
-    slow = slow_parts(found) if found is not None else []
+    bubbles = bubbles_of(tables)
+    slow = slow_parts(bubbles) if bubbles is not None else []
     if not slow or slow[0].kind == "link":
         return (slow[0] if slow else None), []
-    late = [one for one in causes_of(tables) if one.late.rank in slow[0].ranks]
-    if any(one.name in OF_A_RANK for one in late):
+    late = [cause for cause in causes_of(tables) if cause.late.rank in slow[0].ranks]
+    if any(cause.name in OF_A_RANK for cause in late):
         return None, []
-    return slow[0], [one for one in late if one.name not in OF_A_HOST]
+    return slow[0], [cause for cause in late if cause.name not in OF_A_HOST]
 
 
 def slow_pipeline_part(tables: Tables) -> list[Finding]:
     """A stage, rank or link that all others of a pipeline wait for."""
-    found = bubbles_of(tables)
+    bubbles = bubbles_of(tables)
     slow, late = slow_in_pipeline(tables)
-    return [_finding(found, slow, late)] if found is not None and slow is not None else []
+    return [_finding(bubbles, slow, late)] if bubbles is not None and slow is not None else []
 
 
-def _finding(found: Bubbles, one: Slow, late: Sequence[LateCause]) -> Finding:
-    step = float(found.window.mean())
-    what = "messages take" if one.kind == "link" else "computing takes"
+def _finding(bubbles: Bubbles, slow: Slow, late: Sequence[LateCause]) -> Finding:
+    step = float(bubbles.window.mean())
+    what = "messages take" if slow.kind == "link" else "computing takes"
     title = (
-        f"The pipeline waits for {slow_words(one)}: {what} {one.times:.2g} times as long as elsewhere, "
-        f"{seconds(one.excess_ns)} of a step of {seconds(step)} ({100 * one.excess_ns / step:.0f} %)"
+        f"The pipeline waits for {slow_words(slow)}: {what} {slow.times:.2g} times as long as elsewhere, "
+        f"{seconds(slow.excess_ns)} of a step of {seconds(step)} ({100 * slow.excess_ns / step:.0f} %)"
     )
-    evidence = ["messages: transfer between the two ranks" if one.kind == "link" else "bubbles: compute of each stage"]
+    evidence = ["messages: transfer between the two ranks" if slow.kind == "link" else "bubbles: compute of each stage"]
     evidence += [f"causes: {cause.evidence}" for cause in late[:1]]
-    saved_ns = one.excess_ns * len(found.numbers)
-    return Finding("slow_pipeline_part", title, WHAT_TO_DO[one.kind], evidence, saved_ns, fix=_fix(one))
+    saved_ns = slow.excess_ns * len(bubbles.numbers)
+    return Finding("slow_pipeline_part", title, WHAT_TO_DO[slow.kind], evidence, saved_ns, fix=_fix(slow))
 
 
-def _fix(one: Slow) -> Change | None:
+def _fix(slow: Slow) -> Change | None:
     """As fast as the others; what that is at most: where it has more layers they are computed elsewhere."""
-    if one.kind == "link":
+    if slow.kind == "link":
         return None
-    return Change("stage", stages=(one.stage,)) if one.kind == "stage" else Change("rank", ranks=one.ranks)
+    return Change("stage", stages=(slow.stage,)) if slow.kind == "stage" else Change("rank", ranks=slow.ranks)

@@ -14,27 +14,27 @@ from rankscope.questions.whatif.whatif import LEAST_SAVING, Model, model_of
 _KEPT: WeakKeyDictionary[Tables, Model | None] = WeakKeyDictionary()
 
 
-def replayed_savings(tables: Tables, found: Sequence[Finding]) -> None:
+def replayed_savings(tables: Tables, findings: Sequence[Finding]) -> None:
     """Give the findings that a what-if stands for its saving; where the run cannot be replayed they keep their own."""
-    fixed = [one for one in found if one.fix is not None]
+    fixed = [finding for finding in findings if finding.fix is not None]
     model = replayed_model(tables) if fixed else None
-    for one in fixed if model is not None else ():
-        assert model is not None and one.fix is not None
+    for finding in fixed if model is not None else ():
+        assert model is not None and finding.fix is not None
         try:
-            change = checked(one.fix, model.some)
+            change = checked(finding.fix, model.some)
         except Wrong:  # this run does not tell it
             continue
         before, after = float(model.replayed_ns.mean()), float(model.changed_ns([change]).mean())
         if (
             before - after >= LEAST_SAVING * before
         ):  # else it does not see what the rule sees, and `whatif` shows nothing
-            one.saved_ns = (before - after) * _steps(tables, model)
+            finding.saved_ns = (before - after) * _steps(tables, model)
 
 
 def _steps(tables: Tables, model: Model) -> int:
     """All that the ranks have in common: of GPUs that were recorded in windows some of them are replayed."""
-    found = steps_of(tables)
-    return max(len(model.replayed_ns), len(found.common()) if found.ranks else 0)
+    steps = steps_of(tables)
+    return max(len(model.replayed_ns), len(steps.common()) if steps.ranks else 0)
 
 
 def replayed_model(tables: Tables) -> Model | None:

@@ -24,13 +24,13 @@ def wrong_launcher(tables: Tables) -> list[Finding]:
     alone = [row[0] for row in tables.query(sql) if row[0] is not None]
     if len(alone) < 2:
         return []
-    told = (
+    sentence = (
         f"{len(alone)} processes run as {len(alone)} jobs of one rank each: the launcher does not match the MPI library"
     )
     library = "; ".join(row[0] for row in tables.query("SELECT DISTINCT versions FROM ranks WHERE versions <> ''")[:2])
     action = f"start the job with the mpirun that belongs to the library in use ({library})"
     evidence = f"coverage: MPI_COMM_WORLD is smaller than the launcher promised on rank {ranges(alone)}"
-    return [Finding("wrong_launcher", told, action, [evidence])]
+    return [Finding("wrong_launcher", sentence, action, [evidence])]
 
 
 def incomplete_coverage(tables: Tables) -> list[Finding]:
@@ -42,9 +42,9 @@ def incomplete_coverage(tables: Tables) -> list[Finding]:
         evidence.append(f"coverage: {counted(bad, 'file')} could not be read")
     sql = """SELECT coalesce(sum(lost_calls), 0)::BIGINT,
         (SELECT coalesce(sum(calls), 0)::BIGINT FROM tallies WHERE kind = 'call') FROM ranks WHERE role = 'rank'"""
-    lost, kept = tables.query(sql)[0]
-    if lost > LOST_SHARE * (lost + kept):
-        evidence.append(f"coverage: {lost} of {lost + kept} calls had no room in the files")
+    lost, recorded = tables.query(sql)[0]
+    if lost > LOST_SHARE * (lost + recorded):
+        evidence.append(f"coverage: {lost} of {lost + recorded} calls had no room in the files")
     if not evidence:
         return []
     action = "record again with all ranks under `rankscope run`"
@@ -73,15 +73,15 @@ ENDED = """
 
 def failed_ranks(tables: Tables) -> list[Finding]:
     """Ranks that ended with an error; who was stopped by SIGINT or SIGTERM has not failed itself."""
-    found = tables.query(ENDED.format(ended_by_ray=ENDED_BY_RAY))
-    failed = [row for row in found if row[0] != "signalled" or row[2] not in DELIBERATE]
+    endings = tables.query(ENDED.format(ended_by_ray=ENDED_BY_RAY))
+    failed = [row for row in endings if row[0] != "signalled" or row[2] not in DELIBERATE]
     if not failed:
         return []
     size = tables.query("SELECT count(*) FROM ranks WHERE role = 'rank'")[0][0]
     first, *others = (f"{ending_text(*row[:3])} on {_which(row[3], size)}" for row in failed)
     action = "look at the last lines that the program printed; the numbers here cover the time before that"
-    told = [*failed, *(row for row in found if row not in failed)]
-    evidence = [f"coverage: ended: {ending_text(*row[:3])} on rank {ranges(row[3])}" for row in told]
+    ordered = [*failed, *(row for row in endings if row not in failed)]
+    evidence = [f"coverage: ended: {ending_text(*row[:3])} on rank {ranges(row[3])}" for row in ordered]
     return [Finding("failed_ranks", f"The job failed: {'; then '.join([first, *others])}", action, evidence)]
 
 
@@ -112,29 +112,29 @@ HEAVIEST_SQL = """
 
 def slow_start(tables: Tables) -> list[Finding]:
     """The longest phase before the first step, if it is long; the first collective has a rule of its own."""
-    found = waterfalls(tables)
-    phases = {name: _lengths(found, name) for name in ACTIONS}
+    ranks = waterfalls(tables)
+    phases = {name: _lengths(ranks, name) for name in ACTIONS}
     slowest = max(phases, key=lambda name: median(phases[name]) if phases[name] else 0.0, default="")
-    if not found or not phases.get(slowest):
+    if not ranks or not phases.get(slowest):
         return []
-    typical, elapsed = median(phases[slowest]), median(one.elapsed_ns for one in found)
+    typical, elapsed = median(phases[slowest]), median(waterfall.elapsed_ns for waterfall in ranks)
     if typical < SLOW_NS or typical < NOTICEABLE * elapsed:
         return []
-    longest = max(found, key=lambda one: one.segments.get(slowest, 0))
+    longest = max(ranks, key=lambda waterfall: waterfall.segments.get(slowest, 0))
     parts = _explanations(tables) if slowest in UNTIL else []
     most = parts[0] if parts and parts[0].median_ns >= 0.5 * typical else None
-    whole = run_elapsed_ns(tables) or elapsed  # as in the column `share`
-    told = (
+    run_ns = run_elapsed_ns(tables) or elapsed  # as in the column `share`
+    breakdown = (
         f"{slowest}: {seconds(typical)} on the median rank, {seconds(longest.segments[slowest])} on rank {longest.rank}"
     )
     return [
         Finding(
             "slow_start",
-            f"Start-up is slow: {slowest} takes {seconds(typical)}, {100 * typical / whole:.0f} % of the run"
+            f"Start-up is slow: {slowest} takes {seconds(typical)}, {100 * typical / run_ns:.0f} % of the run"
             + (f": {seconds(most.median_ns)} of it in {_said(most)}" if most else ""),
             EXPLAINING[most.name] if most else ACTIONS[slowest],
             [
-                f"phases: {told}",
+                f"phases: {breakdown}",
                 *(f"startup: {seconds(part.median_ns)} {_said(part)}" for part in parts),
                 *(heaviest_import(tables) if slowest == "imports" else []),
             ],
@@ -171,23 +171,26 @@ def _said(part: Part) -> str:
 
 def heaviest_import(tables: Tables) -> list[str]:
     """The module of which the imports of the median rank take longest, with all that it imports."""
-    found = tables.query(HEAVIEST_SQL)
-    return [f"import_tree: {name} takes {seconds(wall_ns)} with all that it imports" for name, wall_ns in found]
+    rows = tables.query(HEAVIEST_SQL)
+    return [f"import_tree: {name} takes {seconds(wall_ns)} with all that it imports" for name, wall_ns in rows]
 
 
-def _lengths(found: list[Waterfall], name: str) -> list[int]:
-    return [one.segments[name] for one in found if one.segments.get(name)]
+def _lengths(ranks: list[Waterfall], name: str) -> list[int]:
+    return [waterfall.segments[name] for waterfall in ranks if waterfall.segments.get(name)]
 
 
 def first_collective(tables: Tables) -> list[Finding]:
     """The first collective costs every rank much: connections, topology, compilation; waiting is left out."""
-    found = waterfalls(tables)
-    lengths = _lengths(found, "first collective")
-    if len(lengths) < 2 or len(lengths) < len(found):
+    ranks = waterfalls(tables)
+    lengths = _lengths(ranks, "first collective")
+    if len(lengths) < 2 or len(lengths) < len(ranks):
         return []
     # the rank that came last waited for nobody: its time is the cost
-    cost, elapsed = min(lengths), median(one.elapsed_ns for one in found)
-    name = next((one.names["first collective"] for one in found if one.names.get("first collective")), "collective")
+    cost, elapsed = min(lengths), median(waterfall.elapsed_ns for waterfall in ranks)
+    name = next(
+        (waterfall.names["first collective"] for waterfall in ranks if waterfall.names.get("first collective")),
+        "collective",
+    )
     if cost < 1e9 or cost < 0.02 * elapsed:
         return []
     return [

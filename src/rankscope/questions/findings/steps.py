@@ -28,14 +28,14 @@ DATA_NOTICEABLE = 0.1
 
 def data_bound(tables: Tables) -> list[Finding]:
     """All ranks wait for their data loaders: nobody is late, and the step is long. GPUs tell it better themselves."""
-    found = steps_of(tables)
+    steps = steps_of(tables)
     if device_steps_of(tables):
         return []
     shares = []
-    for one in found.ranks:
-        mask = found.steady(one)
-        if mask.any() and "data" in one.own:
-            shares.append((float(one.own["data"][mask].mean()), float(one.length_ns[mask].mean())))
+    for rank_steps in steps.ranks:
+        mask = steps.steady(rank_steps)
+        if mask.any() and "data" in rank_steps.own:
+            shares.append((float(rank_steps.own["data"][mask].mean()), float(rank_steps.length_ns[mask].mean())))
     least = min((data for data, _ in shares), default=0.0)
     step = mean(length for _, length in shares) if shares else 0.0
     if not shares or least < DATA_NOTICEABLE * step:
@@ -47,7 +47,7 @@ def data_bound(tables: Tables) -> list[Finding]:
             f"loader for {seconds(least)} of a step of {seconds(step)} ({100 * least / step:.0f} %)",
             "give the data loader more workers (num_workers), prefetch more, or a faster source",
             [f"step_parts: no rank waits less than {seconds(least)} a step"],
-            least * max(len(one.number) for one in found.ranks),
+            least * max(len(rank_steps.number) for rank_steps in steps.ranks),
             fix=Change("cause", cause="data"),
         )
     ]
@@ -68,23 +68,23 @@ class _Taken:
         return self.having > 0 and self.steps_ns > 0 and self.sum_ns >= NOTICEABLE * self.steps_ns
 
 
-def _taken(found: Steps, ask: Callable[[RankSteps], Any]) -> _Taken:
-    common = found.common()
+def _taken(steps: Steps, ask: Callable[[RankSteps], Any]) -> _Taken:
+    common = steps.common()
     if not len(common):
         return _Taken(0.0, 0.0, 0, 0)
-    chosen = Chosen(found.ranks, common)
+    chosen = Chosen(steps.ranks, common)
     most = chosen.table(ask).max(axis=0)
-    whole = chosen.table(lambda one: one.length_ns).mean(axis=0)
-    return _Taken(float(most.sum()), float(whole.sum()), len(common), int((most > 0).sum()))
+    step_ns = chosen.table(lambda rank_steps: rank_steps.length_ns).mean(axis=0)
+    return _Taken(float(most.sum()), float(step_ns.sum()), len(common), int((most > 0).sum()))
 
 
 def gc_bound(tables: Tables) -> list[Finding]:
     """Python collects garbage in the steps of all ranks; of one rank alone it is a cause of its lateness."""
-    found = steps_of(tables)
-    if device_steps_of(tables) or not all("gc" in one.of_which for one in found.ranks):
+    steps = steps_of(tables)
+    if device_steps_of(tables) or not all("gc" in rank_steps.of_which for rank_steps in steps.ranks):
         return []
-    taken = _taken(found, lambda one: one.of_which["gc"])
-    if not taken.is_noticeable or any(one.name == "garbage collection" for one in causes_of(tables)):
+    taken = _taken(steps, lambda rank_steps: rank_steps.of_which["gc"])
+    if not taken.is_noticeable or any(cause.name == "garbage collection" for cause in causes_of(tables)):
         return []
     return [
         Finding(
@@ -101,10 +101,10 @@ def gc_bound(tables: Tables) -> list[Finding]:
 
 def checkpointing(tables: Tables) -> list[Finding]:
     """The loop stands still while checkpoints are written."""
-    found = steps_of(tables)
-    if not all("checkpoint" in one.own for one in found.ranks):
+    steps = steps_of(tables)
+    if not all("checkpoint" in rank_steps.own for rank_steps in steps.ranks):
         return []
-    taken = _taken(found, lambda one: one.own["checkpoint"])
+    taken = _taken(steps, lambda rank_steps: rank_steps.own["checkpoint"])
     if not taken.is_noticeable:
         return []
     return [
@@ -137,13 +137,13 @@ COMPILED = """
 
 def compiling(tables: Tables) -> list[Finding]:
     """torch compiles before and in the first step, which is paid once, or later again."""
-    told = [row[1:] for row in tables.query(COMPILED)]
-    if not told:
+    compiled = [row[1:] for row in tables.query(COMPILED)]
+    if not compiled:
         return _compiling_programs(tables)
-    first_ns, later_ns, calls, again = (median(column) for column in zip(*told, strict=True))
-    made = []
+    first_ns, later_ns, calls, again = (median(column) for column in zip(*compiled, strict=True))
+    findings = []
     if first_ns >= COMPILING_NS:
-        made.append(
+        findings.append(
             Finding(
                 "compiling",
                 f"torch compiles for {seconds(first_ns)} before the first step ends",
@@ -154,9 +154,9 @@ def compiling(tables: Tables) -> list[Finding]:
                 once=True,
             )
         )
-    steps_ns = max((float(one.length_ns.sum()) for one in steps_of(tables).ranks), default=0.0)
+    steps_ns = max((float(rank_steps.length_ns.sum()) for rank_steps in steps_of(tables).ranks), default=0.0)
     if 0 < NOTICEABLE * steps_ns <= later_ns and not device_steps_of(tables):
-        made.append(
+        findings.append(
             Finding(
                 "recompiling",
                 f"torch compiles {again:.0f} times after the first step, {seconds(later_ns)} in all "
@@ -169,18 +169,19 @@ def compiling(tables: Tables) -> list[Finding]:
                 later_ns,
             )
         )
-    return made
+    return findings
 
 
 def _recompiled(tables: Tables) -> list[str]:
     """The function that took longest to compile in the steady steps, and which of its guards failed."""
     known = list(graphs_of(tables).values())
-    names = {name for of_rank in known for name, one in of_rank.items() if one.again}
+    names = {name for of_rank in known for name, program in of_rank.items() if program.again}
     if not names:
         return []
     longest = max(names, key=lambda name: max(of_rank[name].later_ns for of_rank in known if name in of_rank))
     ranks = [of_rank[longest] for of_rank in known if longest in of_rank]
-    return [f"programs: {longest}, {counted(max(one.again for one in ranks), 'time')} again: {longest_reason(ranks)}"]
+    times = counted(max(program.again for program in ranks), "time")
+    return [f"programs: {longest}, {times} again: {longest_reason(ranks)}"]
 
 
 def _compiling_programs(tables: Tables) -> list[Finding]:
@@ -188,11 +189,11 @@ def _compiling_programs(tables: Tables) -> list[Finding]:
     known = list(programs_of(tables).values())
     if not known:
         return []
-    first_ns = median(sum(one.compile_ns - one.later_ns for one in of_rank.values()) for of_rank in known)
-    made = []
+    first_ns = median(sum(program.compile_ns - program.later_ns for program in of_rank.values()) for of_rank in known)
+    findings = []
     if first_ns >= COMPILING_NS:
         longest = max(known[0], key=lambda name: known[0][name].compile_ns)
-        made.append(
+        findings.append(
             Finding(
                 "compiling",
                 f"JAX compiles for {seconds(first_ns)} before the first step ends, longest: {longest}",
@@ -202,13 +203,13 @@ def _compiling_programs(tables: Tables) -> list[Finding]:
                 once=True,
             )
         )
-    steps_ns = max((float(one.length_ns.sum()) for one in steps_of(tables).ranks), default=0.0)
-    later_ns = median(sum(one.later_ns for one in of_rank.values()) for of_rank in known)
+    steps_ns = max((float(rank_steps.length_ns.sum()) for rank_steps in steps_of(tables).ranks), default=0.0)
+    later_ns = median(sum(program.later_ns for program in of_rank.values()) for of_rank in known)
     if 0 < NOTICEABLE * steps_ns <= later_ns:
-        again = median(sum(one.later for one in of_rank.values()) for of_rank in known)
+        again = median(sum(program.later for program in of_rank.values()) for of_rank in known)
         name = max(known[0], key=lambda name: known[0][name].later_ns)
         why = longest_reason([of_rank[name] for of_rank in known if name in of_rank])
-        made.append(
+        findings.append(
             Finding(
                 "recompiling",
                 f"JAX compiles {again:.0f} times after the first step, {seconds(later_ns)} in all "
@@ -218,7 +219,7 @@ def _compiling_programs(tables: Tables) -> list[Finding]:
                 later_ns,
             )
         )
-    return made
+    return findings
 
 
 # ---------------------------------------------------------------- a few steps take much longer than all others
@@ -245,19 +246,19 @@ class Stall:
 
 def stall(tables: Tables) -> Stall | None:
     """None where no step is much longer than the others."""
-    found = steps_of(tables)
-    common = found.common()
+    steps = steps_of(tables)
+    common = steps.common()
     if len(common) < FEWEST_STEPS:
         return None
-    chosen = Chosen(found.ranks, common)
-    lengths = chosen.table(lambda one: one.length_ns).max(axis=0)
+    chosen = Chosen(steps.ranks, common)
+    lengths = chosen.table(lambda rank_steps: rank_steps.length_ns).max(axis=0)
     usual_ns = float(np.median(lengths))
     excess = lengths - usual_ns
     places = np.flatnonzero((excess >= STALL_NS) & (excess >= TIMES * usual_ns))
     if not len(places) or len(places) > max(1.0, FEW * len(common)):
         return None
     longest = int(places[np.argmax(excess[places])])
-    rank, host, part, part_ns = _who(found, chosen, longest, float(excess[longest]))
+    rank, host, part, part_ns = _who(steps, chosen, longest, float(excess[longest]))
     sum_ns = float(excess[places].sum())
     if part == "checkpoint" or sum_ns < NOTICEABLE * float(lengths.sum()):
         return None
@@ -266,36 +267,36 @@ def stall(tables: Tables) -> Stall | None:
     )
 
 
-def _who(found: Steps, chosen: Chosen, place: int, excess_ns: float) -> tuple[int | None, str, str, float]:
+def _who(steps: Steps, chosen: Chosen, place: int, excess_ns: float) -> tuple[int | None, str, str, float]:
     """Whose own time in that step is longest beyond its usual, and in which part."""
     best: tuple[int | None, str, str, float] = (None, "", "", 0.0)
-    for one in found.ranks:
-        for part, values in one.own.items():
-            own = chosen.of(one, values)
-            more = float(own[place] - np.median(own))
+    for rank_steps in steps.ranks:
+        for part, values in rank_steps.own.items():
+            own_ns = chosen.of(rank_steps, values)
+            more = float(own_ns[place] - np.median(own_ns))
             if more > best[3]:
-                best = (one.rank, one.host, part, more)
+                best = (rank_steps.rank, rank_steps.host, part, more)
     return best if best[3] >= excess_ns / 2 else (None, "", "", 0.0)
 
 
 def stalled(tables: Tables) -> list[Finding]:
     """One step, or very few, in which somebody stood still."""
-    one = stall(tables)
-    if one is None:
+    slow = stall(tables)
+    if slow is None:
         return []
     whose = "on no rank: all are blocked in collectives"
     action = "look at the network and the file system at that time; no rank computed"
-    if one.rank is not None:
-        whose = f"{seconds(one.part_ns)} of it on rank {one.rank} ({one.host}): {TITLES.get(one.part, one.part)}"
+    if slow.rank is not None:
+        whose = f"{seconds(slow.part_ns)} of it on rank {slow.rank} ({slow.host}): {TITLES.get(slow.part, slow.part)}"
         action = "look at what that rank did then: files, evaluation, logging, another program on its host"
-    others = f", and {counted(one.steps - 1, 'other step')} like it" if one.steps > 1 else ""
+    others = f", and {counted(slow.steps - 1, 'other step')} like it" if slow.steps > 1 else ""
     return [
         Finding(
             "stalled",
-            f"Step {one.number} takes {seconds(one.length_ns)} where the median step takes {seconds(one.usual_ns)}"
+            f"Step {slow.number} takes {seconds(slow.length_ns)} where the median step takes {seconds(slow.usual_ns)}"
             f"{others}: {whose}",
             action,
-            [f"steps: Max of step and of its parts, {counted(one.steps, 'step')} {seconds(one.excess_ns)} too long"],
-            one.excess_ns,
+            [f"steps: Max of step and of its parts, {counted(slow.steps, 'step')} {seconds(slow.excess_ns)} too long"],
+            slow.excess_ns,
         )
     ]

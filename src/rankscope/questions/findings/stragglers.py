@@ -49,23 +49,25 @@ def slow_host(tables: Tables) -> list[SlowHost]:
     return _KEPT[tables]
 
 
-def _slow_host(found: Steps) -> list[SlowHost]:
-    common = found.common()
-    hosts = {host: at for at, host in enumerate(sorted({one.host for one in found.ranks}))}
+def _slow_host(steps: Steps) -> list[SlowHost]:
+    common = steps.common()
+    hosts = {host: at for at, host in enumerate(sorted({rank_steps.host for rank_steps in steps.ranks}))}
     if len(hosts) < 2 or len(common) < FEWEST_STEPS:
         return []
-    chosen = Chosen(found.ranks, common)
-    own = np.array([one.value for one in estimates(chosen.table(lambda one: one.own_ns))])
-    step_ns = float(np.median(found.pooled(found.ranks, lambda one: one.length_ns), overwrite_input=True))
-    made = []
-    host_of = np.array([hosts[one.host] for one in found.ranks])
+    chosen = Chosen(steps.ranks, common)
+    own_ns = np.array([estimate.value for estimate in estimates(chosen.table(lambda rank_steps: rank_steps.own_ns))])
+    step_ns = float(np.median(steps.pooled(steps.ranks, lambda rank_steps: rank_steps.length_ns), overwrite_input=True))
+    slow_hosts = []
+    host_of = np.array([hosts[rank_steps.host] for rank_steps in steps.ranks])
     for host, at in hosts.items():
         here = host_of == at
-        gap = float(own[here].min() - own[~here].max())
+        gap = float(own_ns[here].min() - own_ns[~here].max())
         if here.sum() > 1 and (~here).sum() > 1 and gap >= SLOW_HOST_NOTICEABLE * step_ns:
-            ranks = [one.rank for one in found.ranks if one.host == host]
-            made.append(SlowHost(host, ranks, float(own[here].mean()), float(own[~here].mean()), gap, len(common)))
-    return made
+            ranks = [rank_steps.rank for rank_steps in steps.ranks if rank_steps.host == host]
+            slow_hosts.append(
+                SlowHost(host, ranks, float(own_ns[here].mean()), float(own_ns[~here].mean()), gap, len(common))
+            )
+    return slow_hosts
 
 
 def host_imbalance(tables: Tables) -> list[Finding]:
@@ -73,14 +75,14 @@ def host_imbalance(tables: Tables) -> list[Finding]:
     return [
         Finding(
             "host_imbalance",
-            f"Host {one.host} is slow: its ranks {ranges(one.ranks)} need {seconds(one.own_ns)} a step, "
-            f"all others {seconds(one.others_ns)}",
+            f"Host {slow.host} is slow: its ranks {ranges(slow.ranks)} need {seconds(slow.own_ns)} a step, "
+            f"all others {seconds(slow.others_ns)}",
             "compare clock speed, temperature, other users and placement of that host with the others', or replace it",
-            [f"step_parts: the fastest of its ranks is {seconds(one.gap_ns)} a step behind the slowest of the others"],
-            one.gap_ns * one.steps,
-            fix=Change("rank", ranks=tuple(sorted(one.ranks))),
+            [f"step_parts: the fastest of its ranks is {seconds(slow.gap_ns)} a step behind the slowest of the others"],
+            slow.gap_ns * slow.steps,
+            fix=Change("rank", ranks=tuple(sorted(slow.ranks))),
         )
-        for one in slow_host(tables)
+        for slow in slow_host(tables)
     ]
 
 
@@ -110,17 +112,17 @@ class _Wanting:
 def oversubscribed(tables: Tables) -> list[Finding]:
     """Of the hosts whose ranks wait for a CPU that on which they wait longest, in steps or else in the whole run."""
     by_host: dict[str, list[_Wanting]] = {}
-    for host, one in _wanting(tables):
-        by_host.setdefault(host, []).append(one)
-    made = []
+    for host, wanting in _wanting(tables):
+        by_host.setdefault(host, []).append(wanting)
+    findings = []
     for host, ranks in by_host.items():
         # in the whole of a run who waits for others may spin, and loses nothing by it: there the one that waits least
         typical = median if ranks[0].steps else min
-        share = typical([one.share for one in ranks])
+        share = typical([wanting.share for wanting in ranks])
         if share < NOTICEABLE:
             continue
-        cpus = max(one.cpus for one in ranks)
-        wanted = sum(one.used + one.share for one in ranks)
+        cpus = max(wanting.cpus for wanting in ranks)
+        wanted = sum(wanting.used + wanting.share for wanting in ranks)
         of = "a step" if ranks[0].steps else "the run"
         wait, they = ("wait", "they want") if len(ranks) > 1 else ("waits", "it wants")
         title = f"{counted(len(ranks), 'rank')} on {host} {wait} for a CPU for {100 * share:.0f} % of {of}: "
@@ -132,32 +134,37 @@ def oversubscribed(tables: Tables) -> list[Finding]:
             title += f"other programs, or other threads of the job, take its {cpus}"
             action = "keep other programs off its CPUs, start fewer threads (OMP_NUM_THREADS, num_workers), or bind "
             action += "ranks to cores of their own"
-        each = typical([one.runnable_ns for one in ranks])
+        each = typical([wanting.runnable_ns for wanting in ranks])
         evidence = (
             f"step_parts: Runnable, no CPU, {seconds(each)} a step on the median rank"
             if ranks[0].steps
             else f"ranks (SQL): runnable_ns ÷ elapsed_ns, at least {100 * share:.0f} % on every rank"
         )
         steps = ranks[0].steps
-        made.append(Finding("oversubscribed", title, action, [evidence], each * max(1, steps), in_steps=bool(steps)))
-    return sorted(made, key=lambda one: -(one.saved_ns or 0))[:1]
+        findings.append(
+            Finding("oversubscribed", title, action, [evidence], each * max(1, steps), in_steps=bool(steps))
+        )
+    return sorted(findings, key=lambda finding: -(finding.saved_ns or 0))[:1]
 
 
 def has_run_delay(tables: Tables) -> bool:
     """Whether a kernel said of any rank how long it had no CPU."""
-    return any(one.runnable_ns > 0 for _, one in _wanting(tables))
+    return any(wanting.runnable_ns > 0 for _, wanting in _wanting(tables))
 
 
 def _wanting(tables: Tables) -> Iterator[tuple[str, _Wanting]]:
-    found = steps_of(tables)
-    of_rank = {one.rank: one for one in found.ranks if "runnable" in one.of_which and found.steady(one).any()}
+    steps = steps_of(tables)
+    of_rank = {each.rank: each for each in steps.ranks if "runnable" in each.of_which and steps.steady(each).any()}
     for rank, host, cpus, elapsed_ns, cpu_ns, runnable_ns, span_ns in tables.query(SQL):
         if rank in of_rank:
-            one = of_rank[rank]
-            mask = found.steady(one)
-            length = float(one.length_ns[mask].mean())
-            used = float(one.of_which["process_cpu"][mask].mean()) / length
-            yield host, _Wanting(length, float(one.of_which["runnable"][mask].mean()), used, cpus, int(mask.sum()))
+            rank_steps = of_rank[rank]
+            mask = steps.steady(rank_steps)
+            length = float(rank_steps.length_ns[mask].mean())
+            used = float(rank_steps.of_which["process_cpu"][mask].mean()) / length
+            yield (
+                host,
+                _Wanting(length, float(rank_steps.of_which["runnable"][mask].mean()), used, cpus, int(mask.sum())),
+            )
         elif runnable_ns and not of_rank:
             # its share of the whole process is taken for that between MPI_Init and MPI_Finalize, too
             yield host, _Wanting(span_ns, runnable_ns / elapsed_ns * span_ns, (cpu_ns or 0.0) / elapsed_ns, cpus)
@@ -192,12 +199,12 @@ OTHERWISE = "look at what it computes outside collectives that the others do not
 def straggler(tables: Tables) -> list[Finding]:
     """One finding per late rank; where its steps do not tell one, the rank that the matched collectives prove to be
     waited for, unless that was in a few steps only. What a pipeline waits for is told by `slow_pipeline_part`."""
-    whole_host = {rank for one in slow_host(tables) for rank in one.ranks}
-    told = {one.late.rank for one in slow_in_pipeline(tables)[1]}
-    late = [one for one in causes_of(tables) if one.late.rank not in whole_host | told]
-    found = _of_stages(tables, late)
-    if found or whole_host or told or stall(tables) is not None:
-        return found
+    whole_host = {rank for host in slow_host(tables) for rank in host.ranks}
+    explained = {one.late.rank for one in slow_in_pipeline(tables)[1]}
+    late = [cause for cause in causes_of(tables) if cause.late.rank not in whole_host | explained]
+    findings = _of_stages(tables, late)
+    if findings or whole_host or explained or stall(tables) is not None:
+        return findings
     return _by_waiting(tables)
 
 
@@ -209,17 +216,17 @@ STAGES = """
 def _of_stages(tables: Tables, late: Sequence[LateCause]) -> list[Finding]:
     """One for each late rank; where all ranks of a stage of a pipeline are late, one for the stage."""
     stages = dict(tables.query(STAGES))
-    of_rank = {one.late.rank: one for one in late}
-    made = []
+    of_rank = {cause.late.rank: cause for cause in late}
+    findings = []
     for stage, ranks in stages.items() if len(stages) > 1 else ():
         if len(ranks) > 1 and set(ranks) <= set(of_rank):
-            made.append(_of_stage(stage, [of_rank.pop(rank) for rank in ranks]))
-    return made + [_finding(one) for one in of_rank.values()]
+            findings.append(_of_stage(stage, [of_rank.pop(rank) for rank in ranks]))
+    return findings + [_finding(cause) for cause in of_rank.values()]
 
 
 def _of_stage(stage: int, late: Sequence[LateCause]) -> Finding:
-    worst = max(late, key=lambda one: one.late.excess.value)
-    ranks = ranges([one.late.rank for one in late])
+    worst = max(late, key=lambda cause: cause.late.excess.value)
+    ranks = ranges([cause.late.rank for cause in late])
     return Finding(
         "straggler",
         f"Stage {stage} (ranks {ranks}) is late by {seconds(worst.late.excess.value)} a step: {worst.name}",
@@ -233,14 +240,14 @@ def _of_stage(stage: int, late: Sequence[LateCause]) -> Finding:
     )
 
 
-def _finding(one: LateCause) -> Finding:
-    late = one.late
-    told = f"{at_host(late.rank, late.host, 'Rank')} is late by {seconds(late.excess.value)} a step: {one.name}"
+def _finding(cause: LateCause) -> Finding:
+    late = cause.late
+    title = f"{at_host(late.rank, late.host, 'Rank')} is late by {seconds(late.excess.value)} a step: {cause.name}"
     return Finding(
         "straggler",
-        told,
-        ACTIONS.get(one.name, OTHERWISE),
-        [f"causes: {one.evidence}", f"step_parts: its peers are blocked {seconds(late.waited_ns)} a step longer"],
+        title,
+        ACTIONS.get(cause.name, OTHERWISE),
+        [f"causes: {cause.evidence}", f"step_parts: its peers are blocked {seconds(late.waited_ns)} a step longer"],
         late.waited_ns * late.steps,
         fix=Change("rank", ranks=(late.rank,)),
     )
@@ -262,7 +269,7 @@ def _by_waiting(tables: Tables) -> list[Finding]:
     saved_ns = _exposed_at_most(tables, known.log.ranks[place], caused / max(1, len(known.log.ranks) - 1))
     if saved_ns is None:
         return []
-    told = f"The others wait for {at_host(known.log.ranks[place], known.log.hosts[place])}"
+    title = f"The others wait for {at_host(known.log.ranks[place], known.log.hosts[place])}"
     share = caused / waiting.all_caused_ns
     of_all = f"{100 * share:.0f} % of all waiting"
     evidence = [f"waiting: it makes the others wait {seconds(caused)} summed over them, {of_all}"]
@@ -271,27 +278,32 @@ def _by_waiting(tables: Tables) -> list[Finding]:
         others = float(np.median(np.delete(inside, place)))
         evidence.append(f"waiting: it is in collectives for {seconds(inside[place])}, its peers for {seconds(others)}")
     action = OTHERWISE
-    for one in device_causes(tables):  # of the same rank, if it can be told
-        told = f"{at_host(one.rank, one.host, 'Rank')} is late by {seconds(one.excess_ns)} a step: {one.name}"
-        evidence.insert(0, f"causes: {one.evidence}")
-        of_a_kernel = (text for cause, text in OF_A_KERNEL.items() if one.name.startswith(cause))
-        action = ACTIONS.get(one.name) or next(of_a_kernel, ON_HOST)
+    for late in device_causes(tables):  # of the same rank, if it can be told
+        title = f"{at_host(late.rank, late.host, 'Rank')} is late by {seconds(late.excess_ns)} a step: {late.name}"
+        evidence.insert(0, f"causes: {late.evidence}")
+        of_a_kernel = (text for cause, text in OF_A_KERNEL.items() if late.name.startswith(cause))
+        action = ACTIONS.get(late.name) or next(of_a_kernel, ON_HOST)
     fix = Change("rank", ranks=(known.log.ranks[place],))
-    return [Finding("straggler", told, action, evidence, saved_ns, fix=fix)]
+    return [Finding("straggler", title, action, evidence, saved_ns, fix=fix)]
 
 
 def _exposed_at_most(tables: Tables, rank: int, waited_ns: float) -> float | None:
     """Waiting before the steps, or that the others have hidden behind computing, is no loss in them; None where hardly
     any is left."""
-    found = steps_of(tables)
-    others = [one for one in found.ranks if one.rank != rank and found.steady(one).any()]
+    measured = steps_of(tables)
+    others = [
+        rank_steps for rank_steps in measured.ranks if rank_steps.rank != rank and measured.steady(rank_steps).any()
+    ]
     if not others or _on_device(tables):
         return waited_ns
-    waits = waits_per_step(tables, found)
-    steady = [(one, found.steady(one)) for one in others]
-    in_steps = [(waits[one.rank].wait_ns if one.rank in waits else 0.0, int(mask.sum())) for one, mask in steady]
+    waits = waits_per_step(tables, measured)
+    steady = [(rank_steps, measured.steady(rank_steps)) for rank_steps in others]
+    in_steps = [
+        (waits[rank_steps.rank].wait_ns if rank_steps.rank in waits else 0.0, int(mask.sum()))
+        for rank_steps, mask in steady
+    ]
     in_steps_ns = median(wait_ns * steps for wait_ns, steps in in_steps)
-    exposed_ns = median(float(one.exposed_ns[mask].sum()) for one, mask in steady)
-    whole_ns = median(float(one.length_ns[mask].sum()) for one, mask in steady)
+    exposed_ns = median(float(rank_steps.exposed_ns[mask].sum()) for rank_steps, mask in steady)
+    whole_ns = median(float(rank_steps.length_ns[mask].sum()) for rank_steps, mask in steady)
     least_ns = min(waited_ns, in_steps_ns, exposed_ns)
     return least_ns if least_ns >= WAITED_NOTICEABLE * whole_ns else None

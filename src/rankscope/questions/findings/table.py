@@ -100,12 +100,12 @@ def findings_of(tables: Tables) -> list[Finding]:
     """All that the rules say: doubts about the numbers first, then by the share of a long run that could be saved."""
     elapsed = run_elapsed_ns(tables) or 1
 
-    def share(one: Finding) -> float:
-        return (one.saved_ns or 0.0) / (max(elapsed, LONG_NS) if one.once else elapsed)
+    def share(finding: Finding) -> float:
+        return (finding.saved_ns or 0.0) / (max(elapsed, LONG_NS) if finding.once else elapsed)
 
-    found = [one for rule in RULES for one in rule(tables)]
-    replayed_savings(tables, found)
-    return sorted(found, key=lambda one: (one.saved_ns is not None, -share(one)))
+    all_findings = [finding for rule in RULES for finding in rule(tables)]
+    replayed_savings(tables, all_findings)
+    return sorted(all_findings, key=lambda finding: (finding.saved_ns is not None, -share(finding)))
 
 
 RANKS = "SELECT count(*) FROM ranks WHERE role = 'rank'"
@@ -178,15 +178,17 @@ def _steps_ns(tables: Tables) -> float:
 def findings(tables: Tables, selection: Selection = ALL) -> Table:
     """At most seven; --rank, --top and --sort do not change what is found."""
     elapsed, steps_ns = run_elapsed_ns(tables), _steps_ns(tables)
-    found = findings_of(tables)
+    all_findings = findings_of(tables)
     table = Table("findings", "Findings", COLUMNS, [], vertical=True)
-    for number, one in enumerate(found[:MOST], 1):
-        share = min(1.0, one.saved_ns / elapsed) if one.saved_ns is not None and elapsed else None
-        of_steps = min(1.0, one.saved_ns / steps_ns) if one.saved_ns is not None and steps_ns else None
-        of_steps = of_steps if one.in_steps and not one.once else None
-        evidence = "; ".join(one.evidence)
-        table.rows.append((number, one.title, one.saved_ns, share, of_steps, one.action, evidence, one.rule))
-    if len(found) > MOST:
-        table.notes.append(f"{len(found) - MOST} smaller findings are left out.")
+    for number, finding in enumerate(all_findings[:MOST], 1):
+        share = min(1.0, finding.saved_ns / elapsed) if finding.saved_ns is not None and elapsed else None
+        of_steps = min(1.0, finding.saved_ns / steps_ns) if finding.saved_ns is not None and steps_ns else None
+        of_steps = of_steps if finding.in_steps and not finding.once else None
+        evidence = "; ".join(finding.evidence)
+        table.rows.append(
+            (number, finding.title, finding.saved_ns, share, of_steps, finding.action, evidence, finding.rule)
+        )
+    if len(all_findings) > MOST:
+        table.notes.append(f"{len(all_findings) - MOST} smaller findings are left out.")
     table.notes += not_looked_for(tables)
     return table

@@ -77,16 +77,16 @@ def join(into: dict[str, Lengths], more: Iterable[tuple[str, Lengths]]) -> dict[
     return into
 
 
-def statistics(found: Mapping[str, Lengths]) -> list[tuple[str, tuple[int | float, ...]]]:
+def statistics(lengths_of: Mapping[str, Lengths]) -> list[tuple[str, tuple[int | float, ...]]]:
     """The cells of the columns STATISTICS, the most time first."""
-    total_ns = sum(one.total_ns for one in found.values())
-    ordered = sorted(found.items(), key=lambda pair: (-pair[1].total_ns, pair[0]))
+    total_ns = sum(name_lengths.total_ns for name_lengths in lengths_of.values())
+    ordered = sorted(lengths_of.items(), key=lambda pair: (-pair[1].total_ns, pair[0]))
     return [(key, _cells(lengths, total_ns)) for key, lengths in ordered]
 
 
-def _cells(one: Lengths, all_ns: int) -> tuple[int | float, ...]:
-    share = one.total_ns / all_ns if all_ns else 0.0
-    return one.calls, one.total_ns, share, one.mean_ns, one.min_ns, one.max_ns, one.stdev_ns
+def _cells(lengths: Lengths, all_ns: int) -> tuple[int | float, ...]:
+    share = lengths.total_ns / all_ns if all_ns else 0.0
+    return lengths.calls, lengths.total_ns, share, lengths.mean_ns, lengths.min_ns, lengths.max_ns, lengths.stdev_ns
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class Device:
     ) -> None:
         first_ns = int(start_ns.min())
         nothing = np.zeros(len(kind), np.uint16)
-        streams, names = (nothing if one is None else _small(one, np.uint16) for one in (stream, name))
+        streams, names = (nothing if column is None else _small(column, np.uint16) for column in (stream, name))
         times = _small(start_ns - first_ns), _small(end_ns - start_ns)
         self.runs.append(ActivityBlock(first_ns, *times, kind.astype(np.uint8), streams, names, correlation))
 
@@ -241,8 +241,8 @@ class GpuWork:
         add_lengths(codes, start_ns, end_ns, self._sums)
         kind, correlation = self._kinds[codes], _correlation(columns, rows)
         for device, members in _devices(stream):
-            told = start_ns, end_ns, kind, streams, codes, correlation
-            chosen = told if members is None else (one if one is None else one[members] for one in told)
+            arrays = start_ns, end_ns, kind, streams, codes, correlation
+            chosen = arrays if members is None else (column if column is None else column[members] for column in arrays)
             self.devices.setdefault(device, Device()).add(*chosen)
 
     def _make_room(self) -> None:
@@ -270,8 +270,8 @@ def _correlation(columns: Mapping[str, Any], rows: Array) -> Array | None:
     """The number by which a call and what it launched name each other; None where no row has one."""
     if columns.get("correlation") is None:
         return None
-    found = np.ma.filled(columns["correlation"][rows], NONE).astype(np.int64)
-    return found if len(found) and int(found.max()) >= 0 else None
+    numbers = np.ma.filled(columns["correlation"][rows], NONE).astype(np.int64)
+    return numbers if len(numbers) and int(numbers.max()) >= 0 else None
 
 
 def gpu_work(blocks: Iterable[Mapping[str, Any]]) -> GpuWork:
@@ -298,8 +298,8 @@ def _devices(group: Words) -> Iterator[tuple[str, NDArray[np.bool_] | None]]:
     devices = {code: group.values[code].partition("/")[0] for code in present}
     different = sorted(set(devices.values()), key=lambda name: (len(name), name))
     for device in different:
-        own = np.array([devices.get(code) == device for code in range(len(group.values))], np.bool_)
-        yield device, own[group.codes] if len(different) > 1 else None
+        on_device = np.array([devices.get(code) == device for code in range(len(group.values))], np.bool_)
+        yield device, on_device[group.codes] if len(different) > 1 else None
 
 
 def say_what_is_lost(tables: Tables, selection: Selection, table: Table) -> None:

@@ -96,10 +96,10 @@ def gpu_checks(tables: Tables, selection: Selection = ALL) -> Table:
 
 
 def _by_rank(kernels: Sequence[Kernel]) -> dict[int, list[Kernel]]:
-    found: dict[int, list[Kernel]] = {}
+    by_rank: dict[int, list[Kernel]] = {}
     for kernel in kernels:
-        found.setdefault(kernel.rank, []).append(kernel)
-    return found
+        by_rank.setdefault(kernel.rank, []).append(kernel)
+    return by_rank
 
 
 def common_factor(counts: set[int]) -> int | None:
@@ -113,17 +113,17 @@ def common_factor(counts: set[int]) -> int | None:
 
 
 def _iterations(kernels: Sequence[Kernel]) -> Iterator[Row]:
-    found: dict[int, list[int]] = {}
-    for rank, own in _by_rank(kernels).items():
-        factor = common_factor({kernel.calls for kernel in own})
+    by_factor: dict[int, list[int]] = {}
+    for rank, own_kernels in _by_rank(kernels).items():
+        factor = common_factor({kernel.calls for kernel in own_kernels})
         if factor:
-            found.setdefault(factor, []).append(rank)
-    for factor, ranks in sorted(found.items()):
+            by_factor.setdefault(factor, []).append(rank)
+    for factor, ranks in sorted(by_factor.items()):
         text = f"call counts are multiples of {factor}: {factor} iterations, or a part of it with several calls in each"
         yield "iterations", ranges(ranks), "", None, None, text
-    if len(found) > 1 and (shared := gcd(*found)) >= LEAST_FACTOR:
+    if len(by_factor) > 1 and (shared := gcd(*by_factor)) >= LEAST_FACTOR:
         text = f"all profiles have call counts that are multiples of {shared}: probably {shared} iterations each"
-        yield "iterations", ranges(rank for ranks in found.values() for rank in ranks), "", None, None, text
+        yield "iterations", ranges(rank for ranks in by_factor.values() for rank in ranks), "", None, None, text
 
 
 def _spinning(kernels: Sequence[Kernel]) -> Iterator[Row]:
@@ -146,7 +146,7 @@ def _uneven(kernels: Sequence[Kernel]) -> Iterator[Row]:
         if kernel.communicates and kernel.world_size != 1:
             together.setdefault((kernel.name, kernel.calls), []).append(kernel)
     for members in together.values():
-        last, first = min(members, key=lambda one: one.total_ns), max(members, key=lambda one: one.total_ns)
+        last, first = min(members, key=lambda kernel: kernel.total_ns), max(members, key=lambda kernel: kernel.total_ns)
         waiting_ns = first.total_ns - last.total_ns
         if waiting_ns < UNEVEN_SHARE * first.total_ns or waiting_ns < UNEVEN_NS:
             continue
@@ -165,14 +165,14 @@ def _fixed(kernels: Sequence[Kernel]) -> Iterator[Row]:
     for kernel in kernels:
         if kernel.world_size == 1 and not kernel.communicates:
             together.setdefault((short_name(kernel.name), kernel.calls), []).append(kernel)
-    found = {key: members for key, members in together.items() if _is_fixed(members)}
-    for (name, calls), members in found.items():
+    fixed = {key: members for key, members in together.items() if _is_fixed(members)}
+    for (name, calls), members in fixed.items():
         shares = [member.total_ns / member.gpu_ns for member in members]
         spread = f"{100 * max(shares):.0f} % to {100 * min(shares):.0f} %"
         text = f"{calls} calls and the same time in {len(members)} profiles: {spread}"
         yield "fixed cost", ranges(member.rank for member in members), name, _mean_ns(members), max(shares), text
-    if len(found) > 1:
-        yield _fixed_together(list(found.values()))
+    if len(fixed) > 1:
+        yield _fixed_together(list(fixed.values()))
 
 
 def _is_fixed(members: Sequence[Kernel]) -> bool:
@@ -186,15 +186,15 @@ def _mean_ns(members: Sequence[Kernel]) -> float:
     return sum(member.total_ns for member in members) / len(members)
 
 
-def _fixed_together(found: Sequence[Sequence[Kernel]]) -> Row:
-    total_ns = sum(_mean_ns(members) for members in found)
-    wholes = [member.gpu_ns for members in found for member in members]
+def _fixed_together(fixed: Sequence[Sequence[Kernel]]) -> Row:
+    total_ns = sum(_mean_ns(members) for members in fixed)
+    wholes = [member.gpu_ns for members in fixed for member in members]
     least, most = total_ns / max(wholes), total_ns / min(wholes)
     text = (
-        f"these {len(found)} together: {100 * most:.0f} % of the GPU time of the smallest profile, "
+        f"these {len(fixed)} together: {100 * most:.0f} % of the GPU time of the smallest profile, "
         f"{100 * least:.0f} % of the largest"
     )
-    ranks = ranges(member.rank for members in found for member in members)
+    ranks = ranges(member.rank for members in fixed for member in members)
     return "fixed cost", ranks, "", total_ns, most, text
 
 

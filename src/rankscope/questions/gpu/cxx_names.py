@@ -134,7 +134,7 @@ def _part(text: str, at: int, deep: int) -> tuple[NamePart, int]:
     if text.startswith("<", at) or text.startswith(" <", at):
         begin = text.index("<", at)
         at = _closed(text, begin)
-        arguments = tuple(_argument(one, deep + 1) for one in _split(text[begin + 1 : at - 1]))
+        arguments = tuple(_argument(argument, deep + 1) for argument in _split(text[begin + 1 : at - 1]))
     if text.startswith("(", at):
         at, called = _closed(text, at), True
     return NamePart(word, arguments, called), at
@@ -142,16 +142,16 @@ def _part(text: str, at: int, deep: int) -> tuple[NamePart, int]:
 
 def _split(text: str) -> list[str]:
     """The arguments between commas."""
-    found, begin, deep = [], 0, 0
+    parts, begin, deep = [], 0, 0
     for sign in SIGN.finditer(text):
         if sign[0] in CLOSING:
             deep += 1
         elif sign[0] == "," and not deep:
-            found.append(text[begin : sign.start()].strip())
+            parts.append(text[begin : sign.start()].strip())
             begin = sign.end()
         elif len(sign[0]) == 1 and sign[0] != ",":
             deep -= 1
-    return [*found, text[begin:].strip()]
+    return [*parts, text[begin:].strip()]
 
 
 def _argument(text: str, deep: int) -> Name | str:

@@ -33,20 +33,20 @@ def demangled(names: Iterable[str]) -> dict[str, str]:
         if not mangled:
             break
         answers = _asked(mangled)
-        told = (answer.removeprefix(TYPE_NAME) for answer in answers)
-        meanings.update((name, answer) for name, answer in zip(mangled, told, strict=False) if answer)
+        readable = (answer.removeprefix(TYPE_NAME) for answer in answers)
+        meanings.update((name, answer) for name, answer in zip(mangled, readable, strict=False) if answer)
         mangled = mangled[len(answers) + 1 :]  # the one that was not answered broke it
     return meanings
 
 
 def _asked(names: list[str]) -> list[str]:
-    found = importlib.util.find_spec("itanium_demangler")
-    beside = str(Path(found.origin).parents[1]) if found and found.origin else ""
+    spec = importlib.util.find_spec("itanium_demangler")
+    beside = str(Path(spec.origin).parents[1]) if spec and spec.origin else ""
     command = [sys.executable, "-I", "-S", __file__, beside]
-    asked = "".join(f"{name}\n" for name in names).encode()
+    mangled = "".join(f"{name}\n" for name in names).encode()
     seconds = SECONDS + SECONDS_A_NAME * len(names)
     try:
-        stdout = subprocess.run(command, input=asked, capture_output=True, timeout=seconds, check=False).stdout
+        stdout = subprocess.run(command, input=mangled, capture_output=True, timeout=seconds, check=False).stdout
     except subprocess.TimeoutExpired as late:
         stdout = late.stdout or b""
     except OSError:
@@ -60,7 +60,7 @@ def main() -> None:
     ways = [way for way in (_libstdcxx(), _itanium(sys.argv[1])) if way]
     for line in sys.stdin:
         name = line.rstrip("\n")
-        meaning = next((told for way in ways if (told := way(name)) and len(told) <= LONGEST), "")
+        meaning = next((readable for way in ways if (readable := way(name)) and len(readable) <= LONGEST), "")
         print(meaning.replace("\n", " "), flush=True)
 
 
@@ -73,11 +73,11 @@ def _libstdcxx() -> Callable[[str], str] | None:
     demangle.restype, free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
 
     def way(name: str) -> str:
-        found = demangle(name.encode(), None, None, ctypes.byref(ctypes.c_int()))
-        if not found:
+        buffer = demangle(name.encode(), None, None, ctypes.byref(ctypes.c_int()))
+        if not buffer:
             return ""
-        text = ctypes.string_at(found).decode("utf-8", "replace")
-        free(found)
+        text = ctypes.string_at(buffer).decode("utf-8", "replace")
+        free(buffer)
         return text
 
     return way

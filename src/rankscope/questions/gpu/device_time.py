@@ -38,9 +38,9 @@ def gpu_gaps(tables: Tables, selection: Selection = ALL) -> Table:
     idle_ns = sum(of_rank_ns for rows in by_length.values() for _, _, of_rank_ns in rows)
     for length, rows in by_length.items():
         gaps, total_ns = sum(row[1] for row in rows), sum(row[2] for row in rows)
-        told = spread([(of_rank_ns, rank) for rank, _, of_rank_ns in rows])
+        extremes = spread([(of_rank_ns, rank) for rank, _, of_rank_ns in rows])
         share = total_ns / idle_ns if idle_ns else None
-        table.rows.append((length, gaps, total_ns, share, total_ns / gaps, *told))
+        table.rows.append((length, gaps, total_ns, share, total_ns / gaps, *extremes))
     table.notes += windows_note(tables)
     return arranged(table, selection)
 
@@ -196,9 +196,9 @@ def gpu_spread(tables: Tables, selection: Selection = ALL) -> Table:
     for rank, _, time in times(tables, selection):
         by_rank.setdefault(rank, []).append(time)
     table = Table("gpu_spread", "GPU time over the ranks", GPU_SPREAD_COLUMNS, [])
-    span_ns = sum(time.span_ns for found in by_rank.values() for time in found)
+    span_ns = sum(time.span_ns for device_times in by_rank.values() for time in device_times)
     for what, field in MEASURES.items():
-        values = [(sum(getattr(time, field) for time in found), rank) for rank, found in by_rank.items()]
+        values = [(sum(getattr(time, field) for time in device_times), rank) for rank, device_times in by_rank.items()]
         total_ns = sum(value for value, _ in values)
         if total_ns:
             table.rows.append((what, total_ns, total_ns / span_ns if span_ns else None, *spread(values)))

@@ -33,31 +33,36 @@ def full_names(meanings: Mapping[str, str]) -> dict[str, str]:
     return _distinct({name: _ways("", None, (), meaning, name) for name, meaning in meanings.items()})
 
 
-def short_names(meanings: Mapping[str, str], whole: Collection[str] = ()) -> dict[str, str]:
+def short_names(meanings: Mapping[str, str], unparsed: Collection[str] = ()) -> dict[str, str]:
     """What to call each recorded name, given what it means; no two are called the same. Some are left whole."""
-    functions = {name: None if name in whole else function_of(meaning) for name, meaning in meanings.items()}
-    first = {name: told(function) if function else meanings[name] for name, function in functions.items()}
+    functions = {name: None if name in unparsed else function_of(meaning) for name, meaning in meanings.items()}
+    first = {name: readable_name(function) if function else meanings[name] for name, function in functions.items()}
     ways: dict[str, list[Way]] = {}
     for called, names in _together(first).items():
         parsed = {name: function for name in names if (function := functions[name])}
-        kept = _differences(list(parsed.values())) if len(parsed) > 1 else frozenset[Path]()
+        shown_places = _differences(list(parsed.values())) if len(parsed) > 1 else frozenset[Path]()
         for name in names:
-            ways[name] = _ways(called, functions[name], kept, meanings[name], name)
+            ways[name] = _ways(called, functions[name], shown_places, meanings[name], name)
     return _distinct(ways)
 
 
-def _ways(called: str, function: Name | None, kept: Collection[Path], meaning: str, recorded: str) -> list[Way]:
+def _ways(called: str, function: Name | None, shown_places: Collection[Path], meaning: str, recorded: str) -> list[Way]:
     """From the shortest to the longest."""
     last: list[Way] = [lambda: meaning, lambda: recorded]
     if function is None:
         return last
-    return [lambda: called, lambda: told(function, kept), lambda: told(function, kept, qualified=True), *last]
+    return [
+        lambda: called,
+        lambda: readable_name(function, shown_places),
+        lambda: readable_name(function, shown_places, qualified=True),
+        *last,
+    ]
 
 
 def _distinct(ways: Mapping[str, Sequence[Way]]) -> dict[str, str]:
     """The first way of each that is nobody else's. The last one always is, so this ends."""
     level = dict.fromkeys(ways, 0)
-    shown = {name: found[0]() for name, found in ways.items()}
+    shown = {name: factory[0]() for name, factory in ways.items()}
     while True:
         same = [name for names in _together(shown).values() if len(names) > 1 for name in names]
         longer = [name for name in same if level[name] + 1 < len(ways[name])]
@@ -69,22 +74,25 @@ def _distinct(ways: Mapping[str, Sequence[Way]]) -> dict[str, str]:
 
 
 def _together(called: Mapping[str, str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    by_text: dict[str, list[str]] = {}
     for name, text in called.items():
-        found.setdefault(text, []).append(name)
-    return found
+        by_text.setdefault(text, []).append(name)
+    return by_text
 
 
 def _differences(functions: Sequence[Name]) -> frozenset[Path]:
     """Few places at which no two of them say the same."""
     said = [dict(leaves(function)) for function in functions]
-    columns = {place: [one.get(place, "") for one in said] for place in dict.fromkeys(p for one in said for p in one)}
+    columns = {
+        place: [arguments.get(place, "") for arguments in said]
+        for place in dict.fromkeys(p for arguments in said for p in arguments)
+    }
     columns = {place: texts for place, texts in columns.items() if place and len(set(texts)) > 1}
     chosen: list[Path] = []
     while columns:
-        place = max(columns, key=lambda place: _worth([columns[one] for one in (*chosen, place)], columns[place]))
-        before = len(set(zip(*(columns[one] for one in chosen), strict=True))) if chosen else 1
-        if len(set(zip(*(columns[one] for one in (*chosen, place)), strict=True))) <= before:
+        place = max(columns, key=lambda place: _worth([columns[where] for where in (*chosen, place)], columns[place]))
+        before = len(set(zip(*(columns[where] for where in chosen), strict=True))) if chosen else 1
+        if len(set(zip(*(columns[where] for where in (*chosen, place)), strict=True))) <= before:
             break
         chosen.append(place)
     return frozenset(chosen)
@@ -96,9 +104,9 @@ def _worth(columns: Sequence[Sequence[str]], newest: Sequence[str]) -> tuple[int
     return parted, not any(text[:1].isdigit() for text in newest), -sum(map(len, newest))
 
 
-def told(function: Name, kept: Collection[Path] = (), qualified: bool = False) -> str:
+def readable_name(function: Name, shown_places: Collection[Path] = (), qualified: bool = False) -> str:
     """The function without its noise, with the arguments at these places."""
-    inside = {place[:length] for place in kept for length in range(1, len(place) + 1)}
+    inside = {place[:length] for place in shown_places for length in range(1, len(place) + 1)}
     for depth in range(DEEPEST, 0, -1):
         text = _text(function, inside, (), depth, qualified)
         if len(text) <= FITTING:
@@ -114,7 +122,7 @@ def _text(name: Name, inside: Set[Path], at: Path, depth: int, qualified: bool =
         if which < first and inside.isdisjoint(places):
             continue
         told_of = zip(part.arguments, places, strict=True)
-        shown = [text for one, place in told_of if (text := _argument(one, inside, place, depth))]
+        shown = [text for argument, place in told_of if (text := _argument(argument, inside, place, depth))]
         words.append(_word(part) + (f"<{', '.join(shown)}>" if shown else ""))
     return "::".join(_lambdas_joined(word for word in words if word)) + name.tail
 
@@ -149,15 +157,15 @@ def _word(part: NamePart) -> str:
 
 def _lambdas_joined(words: Iterable[str]) -> list[str]:
     """A lambda in a lambda in a lambda by its numbers: {lambda#1.7.1}."""
-    found: list[str] = []
+    joined: list[str] = []
     for word in words:
         if number := LAMBDA.match(word):
-            if found and found[-1].startswith("{lambda#"):
-                found[-1] = f"{found[-1][:-1]}.{number[1]}}}"
+            if joined and joined[-1].startswith("{lambda#"):
+                joined[-1] = f"{joined[-1][:-1]}.{number[1]}}}"
                 continue
             word = f"{{lambda#{number[1]}}}"
-        found.append(word)
-    return found
+        joined.append(word)
+    return joined
 
 
 # ---------------------------------------------------------------- kernel names
@@ -175,13 +183,13 @@ def kernel_names(tables: Tables, form: str = "short", loaded: bool = True) -> di
     if form == "mangled":
         return {}
     named = ("tallies", "range_tallies", "untraced_events")
-    found = [tables.query(SQL.format(table=table, loaded=str(loaded).lower())) for table in named]
-    recorded = sorted({str(name) for rows in found for (name,) in rows})
+    answers = [tables.query(SQL.format(table=table, loaded=str(loaded).lower())) for table in named]
+    recorded = sorted({str(name) for rows in answers for (name,) in rows})
     meanings = demangled(recorded)
     everyone = {name: meanings.get(name, name) for name in recorded}
     if form == "full":
         return full_names(everyone)
-    return short_names(everyone, whole={name for name in recorded if kind_of(name) in (COPY, SET)})
+    return short_names(everyone, unparsed={name for name in recorded if kind_of(name) in (COPY, SET)})
 
 
 def renamed(table: Table, names: Mapping[str, str]) -> Table:

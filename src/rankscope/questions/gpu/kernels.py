@@ -79,8 +79,8 @@ def activities(tables: Tables, selection: Selection, layer: str, title: str) -> 
     return arranged(table, selection)
 
 
-def _row(found: tuple[Any, ...], all_ns: float) -> tuple[Cell, ...]:
-    name, calls, total_ns, min_ns, max_ns, size, ranks, timed_calls, *spread = found
+def _row(row: tuple[Any, ...], all_ns: float) -> tuple[Cell, ...]:
+    name, calls, total_ns, min_ns, max_ns, size, ranks, timed_calls, *spread = row
     share = total_ns / all_ns if all_ns and total_ns is not None else None
     mean_ns = total_ns / timed_calls if timed_calls and total_ns is not None else None
     if ranks < 2:
@@ -115,8 +115,8 @@ BY_NAME_SQL = """
 
 def kernels(tables: Tables, selection: Selection = ALL) -> Table:
     """Calls and time of every kernel, copy and memset, over the selected ranks."""
-    found = statistics(by_name(tables, selection))
-    rows: list[tuple[Cell, ...]] = [(kind_of(name), name, *cells) for name, cells in found]
+    by_kernel = statistics(by_name(tables, selection))
+    rows: list[tuple[Cell, ...]] = [(kind_of(name), name, *cells) for name, cells in by_kernel]
     table = Table("kernels", "GPU kernels, copies and memsets", KERNELS_COLUMNS, rows)
     say_what_is_lost(tables, selection, table)
     return arranged(table, selection)
@@ -135,8 +135,8 @@ GPU_KINDS_COLUMNS = (Column("kind", Unit.NAME, "Kind", "compute, communication, 
 
 def gpu_kinds(tables: Tables, selection: Selection = ALL) -> Table:
     """Calls and time of computing, communicating, copies and memsets, over the selected ranks."""
-    found = statistics(by_kind(by_name(tables, selection)))
-    rows: list[tuple[Cell, ...]] = [(kind, *cells) for kind, cells in found]
+    by_kind_of_kernel = statistics(by_kind(by_name(tables, selection)))
+    rows: list[tuple[Cell, ...]] = [(kind, *cells) for kind, cells in by_kind_of_kernel]
     table = Table("gpu_kinds", "GPU work by kind", GPU_KINDS_COLUMNS, rows)
     if rows:
         text = "Time: the lengths added up. What runs side by side counts twice; in the table GPU time it does not."
@@ -228,15 +228,15 @@ GPU_COPIES_SQL = f"""
 
 def gpu_copies(tables: Tables, selection: Selection = ALL) -> Table:
     """Copies and memsets by direction with their bandwidth while they run, and its spread over the ranks."""
-    found: dict[str, list[tuple[int, int, int, float]]] = {}
+    by_direction: dict[str, list[tuple[int, int, int, float]]] = {}
     for name, *row in tables.query(GPU_COPIES_SQL.format(condition=selection.condition)):
-        found.setdefault(name, []).append(tuple(row))
+        by_direction.setdefault(name, []).append(tuple(row))
     table = Table("gpu_copies", "GPU copies and memsets", GPU_COPIES_COLUMNS, [])
-    for name, rows in found.items():
+    for name, rows in by_direction.items():
         calls, size, total_ns = (sum(row[at] or 0 for row in rows) for at in (1, 2, 3))
-        told = spread([(1e9 * row[2] / row[3], row[0]) for row in rows if row[3]])
+        extremes = spread([(1e9 * row[2] / row[3], row[0]) for row in rows if row[3]])
         rate = 1e9 * size / total_ns if total_ns else None
-        table.rows.append((name, calls, size, size / calls if calls else None, total_ns, rate, *told))
+        table.rows.append((name, calls, size, size / calls if calls else None, total_ns, rate, *extremes))
     table.rows.sort(key=lambda row: -float(row[4] or 0))
     table.notes += windows_note(tables)
     return arranged(table, selection)

@@ -112,17 +112,17 @@ class Gaps:
         led_ns = first_ns if self._from_ns is None else min(self._from_ns, first_ns)
         done_ns = np.maximum.accumulate(np.concatenate([[led_ns if self._done_ns is None else self._done_ns], end_ns]))
         is_first, self._done_ns = self._done_ns is None, int(done_ns[-1])
-        found = np.flatnonzero(start_ns > done_ns[:-1])
-        begin_ns, until_ns = done_ns[found], start_ns[found]
-        between = slice(1 if is_first and len(found) and found[0] == 0 else 0, None)
+        gaps = np.flatnonzero(start_ns > done_ns[:-1])
+        begin_ns, until_ns = done_ns[gaps], start_ns[gaps]
+        between = slice(1 if is_first and len(gaps) and gaps[0] == 0 else 0, None)
         self._count((until_ns - begin_ns)[between])
         return begin_ns, until_ns
 
     def rest(self, until_ns: int) -> tuple[Array, Array]:
         """That after the last activity."""
         done_ns = self._from_ns if self._done_ns is None else self._done_ns
-        found = [] if done_ns is None or until_ns <= done_ns else [(done_ns, until_ns)]
-        begin_ns, end_ns = zip(*found, strict=True) if found else ((), ())
+        gaps = [] if done_ns is None or until_ns <= done_ns else [(done_ns, until_ns)]
+        begin_ns, end_ns = zip(*gaps, strict=True) if gaps else ((), ())
         return np.array(begin_ns, np.int64), np.array(end_ns, np.int64)
 
     def _count(self, lengths_ns: Array) -> None:
@@ -169,7 +169,7 @@ class _Work:
 
 def _work_of(device: Device, copies: Copies, steps: StepWindows, launches: Launches) -> _Work:
     count = len(steps.number)
-    made = _Work(**{field.name: np.zeros(count, np.int64) for field in fields(_Work)})
+    work = _Work(**{field.name: np.zeros(count, np.int64) for field in fields(_Work)})
     for run in device.runs:
         start_ns, end_ns, kind, _, correlation = run.rows()
         launched_ns = _launched(launches, correlation, start_ns)
@@ -177,20 +177,20 @@ def _work_of(device: Device, copies: Copies, steps: StepWindows, launches: Launc
         kernel = np.isin(kind, KERNELS)
         inside = step >= 0
         mine = kernel & inside
-        made.kernels += np.bincount(step[mine], minlength=count)
-        made.kernel_ns += _summed(step[mine], (end_ns - start_ns)[mine], count)
-        np.maximum.at(made.last_kernel_ns, step[mine], end_ns[mine])
-        np.maximum.at(made.last_ns, step[inside], end_ns[inside])
+        work.kernels += np.bincount(step[mine], minlength=count)
+        work.kernel_ns += _summed(step[mine], (end_ns - start_ns)[mine], count)
+        np.maximum.at(work.last_kernel_ns, step[mine], end_ns[mine])
+        np.maximum.at(work.last_ns, step[inside], end_ns[inside])
         outside = np.flatnonzero(kernel & ~inside)
         after = np.searchsorted(steps.begin_ns, launched_ns[outside], "right")
         follows = after < count
-        np.maximum.at(made.before_ns, after[follows], end_ns[outside[follows]])
+        np.maximum.at(work.before_ns, after[follows], end_ns[outside[follows]])
     step = steps.of_launch(_launched(launches, copies.correlation, copies.start_ns))
     inside = step >= 0
-    made.copies += np.bincount(step[inside], minlength=count)
-    np.add.at(made.copy_bytes, step[inside], copies.bytes[inside])
-    np.add.at(made.pageable_bytes, step[inside], np.where(copies.is_pageable, copies.bytes, 0)[inside])
-    return made
+    work.copies += np.bincount(step[inside], minlength=count)
+    np.add.at(work.copy_bytes, step[inside], copies.bytes[inside])
+    np.add.at(work.pageable_bytes, step[inside], np.where(copies.is_pageable, copies.bytes, 0)[inside])
+    return work
 
 
 def _launched(launches: Launches, correlation: Array, start_ns: Array) -> Array:
@@ -243,8 +243,10 @@ def split_steps(
         busy.add(start, end)
         idle.add(*gaps.add(start, end))
     idle.add(*gaps.rest(int(bounds[-1])))
-    computed, communicated, either_ns, any_ns = (_inside(one) for one in (compute, communication, kernels, busy))
-    made = {
+    computed, communicated, either_ns, any_ns = (
+        _inside(intervals) for intervals in (compute, communication, kernels, busy)
+    )
+    columns = {
         "number": steps.number,
         "device": np.full(len(begin_ns), number, np.int64),
         "begin_ns": begin_ns,
@@ -257,13 +259,15 @@ def split_steps(
         "cut": np.zeros(len(begin_ns), bool),
         "by_time": np.full(len(begin_ns), not launches),
     }
-    made |= {name: getattr(work, name) for name in ("kernels", "kernel_ns", "copies", "copy_bytes", "pageable_bytes")}
+    columns |= {
+        name: getattr(work, name) for name in ("kernels", "kernel_ns", "copies", "copy_bytes", "pageable_bytes")
+    }
     waited_in = steps.of_launch(syncs.start_ns)
     inside = waited_in >= 0
-    made["sync_calls"] = np.bincount(waited_in[inside], minlength=len(begin_ns))
+    columns["sync_calls"] = np.bincount(waited_in[inside], minlength=len(begin_ns))
     lengths_ns = (syncs.end_ns - syncs.start_ns)[inside]
-    made["sync_ns"] = _summed(waited_in[inside], lengths_ns, len(begin_ns))
-    return made
+    columns["sync_ns"] = _summed(waited_in[inside], lengths_ns, len(begin_ns))
+    return columns
 
 
 def _inside(union: Union) -> Array:
@@ -315,7 +319,7 @@ def host_states(parts: Sequence[tuple[int, int]], syncs: SyncCalls) -> HostState
     """The states of a thread, from (moment, cause) in their order: launching or Python inside a call that waits is
     waiting."""
     at_ns = np.array([moment for moment, _ in parts], np.int64)
-    cause = np.array([one for _, one in parts], np.int64)
+    cause = np.array([interval for _, interval in parts], np.int64)
     moments = np.unique(np.concatenate([at_ns, syncs.start_ns, syncs.end_ns]))
     state = np.searchsorted(at_ns, moments, "right") - 1
     given = np.where(state >= 0, cause[np.maximum(state, 0)] if len(cause) else UNKNOWN, UNKNOWN)

@@ -99,23 +99,25 @@ def device_flops_of(tables: Tables) -> list[DeviceFlops]:
     of_rank: dict[int, list[Any]] = {}
     for rank, *row in tables.query(FLOPS):
         of_rank.setdefault(rank, []).append(row)
-    made = []
+    device_flops = []
     for rank, rows in of_rank.items():
         numbers = sorted({row[1] for row in rows})
         devices = sorted({row[0] for row in rows})
         total = sum(row[3] for row in rows)
         for device in devices:
-            own = [row for row in rows if row[0] == device]
-            if device == CPU and len(devices) > 1 and sum(row[3] for row in own) < NEGLIGIBLE * total:
+            device_rows = [row for row in rows if row[0] == device]
+            if device == CPU and len(devices) > 1 and sum(row[3] for row in device_rows) < NEGLIGIBLE * total:
                 continue
-            made.append(_device(rank, device, names.get((rank, device), ""), own, numbers, lengths.get(rank)))
-    return made
+            device_flops.append(
+                _device(rank, device, names.get((rank, device), ""), device_rows, numbers, lengths.get(rank))
+            )
+    return device_flops
 
 
 def _step_lengths(tables: Tables) -> dict[int, float]:
     steps = steps_of(tables)
-    found = {one.rank: one.length_ns[steps.steady(one)] for one in steps.ranks}
-    return {rank: float(lengths.mean()) for rank, lengths in found.items() if len(lengths)}
+    lengths_of = {rank_steps.rank: rank_steps.length_ns[steps.steady(rank_steps)] for rank_steps in steps.ranks}
+    return {rank: float(lengths.mean()) for rank, lengths in lengths_of.items() if len(lengths)}
 
 
 def _device(
@@ -127,7 +129,7 @@ def _device(
     each = np.array([sums[number] for number in numbers], np.float64)
     mean = float(each.mean())
     error = float(each.std(ddof=1)) / len(each) ** 0.5 / mean if len(each) > 1 and mean else None
-    whole = float(each.sum()) or 1.0
+    total = float(each.sum()) or 1.0
     by: dict[str, float] = {}
     again: dict[str, float] = {}
     for _, _, precision, flops, recomputed, *_ in rows:
@@ -136,12 +138,12 @@ def _device(
             again[precision] = again.get(precision, 0.0) + recomputed / len(numbers)
     at_peak = _at_peak_s(name, by)
     model = _at_peak_s(name, {precision: flops - again[precision] for precision, flops in by.items()})
-    told = _counted(rows)
-    known = mean if mean or told == ALL_COUNTED else None
-    shares = {precision: flops / mean for precision, flops in sorted(by.items(), key=lambda one: -one[1])}
-    recomputed = sum(row[4] for row in rows) / whole
+    coverage = _counted(rows)
+    known = mean if mean or coverage == ALL_COUNTED else None
+    shares = {precision: flops / mean for precision, flops in sorted(by.items(), key=lambda item: -item[1])}
+    recomputed = sum(row[4] for row in rows) / total
     return DeviceFlops(
-        rank, device, name, len(numbers), known, error, shares, recomputed, step_ns, at_peak, model, told
+        rank, device, name, len(numbers), known, error, shares, recomputed, step_ns, at_peak, model, coverage
     )
 
 
@@ -272,13 +274,13 @@ SHORT = "fewer than two samples, which are a second apart"
 def gpu_energy(tables: Tables, selection: Selection = ALL) -> Table:
     """Energy, power, clock and temperature of each GPU by NVML, and its energy a step."""
     table = Table("gpu_energy", "Energy of the GPUs", ENERGY_COLUMNS, [])
-    found: dict[tuple[str, ...], list[Any]] = {}
+    by_device: dict[tuple[str, ...], list[Any]] = {}
     for host, rank, process, device, name, uuid, *rest in tables.query(GPUS):
         if selection.ranks is None or rank in selection.ranks:
             key = (host, uuid) if uuid else (host, str(process), str(device))
-            found.setdefault(key, []).append((rank, process, device, name, *rest))
+            by_device.setdefault(key, []).append((rank, process, device, name, *rest))
     shared = 0
-    for (host, *_), users in found.items():
+    for (host, *_), users in by_device.items():
         shared += len({user[0] for user in users}) > 1
         table.rows.append(_energy_row(tables, host, users))
     if table.rows:
@@ -286,7 +288,7 @@ def gpu_energy(tables: Tables, selection: Selection = ALL) -> Table:
     if shared:
         table.notes.append(f"{counted(shared, 'GPU')} shared by several ranks: a step is then one of each of them.")
     processes = [row[-2] or 0 for row in table.rows]
-    if any(count > len(users) for count, users in zip(processes, found.values(), strict=True)):  # type: ignore[operator]
+    if any(count > len(users) for count, users in zip(processes, by_device.values(), strict=True)):  # type: ignore[operator]
         table.notes.append("More processes than ranks computed on a GPU: their energy is in it.")
     return arranged(table, selection)
 
@@ -319,11 +321,11 @@ def _count(values: Any) -> int | None:
 def _step_energy(tables: Tables, rank: int, at_ns: Any, energy_mj: Any) -> tuple[float | None, ...]:
     """Steps between the first and the last sample within the steady ones, joules a step and the error of that."""
     steps = steps_of(tables)
-    one = next((one for one in steps.ranks if one.rank == rank), None)
-    if one is None or not len(at_ns):
+    rank_steps = next((each for each in steps.ranks if each.rank == rank), None)
+    if rank_steps is None or not len(at_ns):
         return None, None, None
-    steady = steps.steady(one)
-    begin, end = one.values["begin_ns"][steady], (one.values["begin_ns"] + one.length_ns)[steady]
+    steady = steps.steady(rank_steps)
+    begin, end = rank_steps.values["begin_ns"][steady], (rank_steps.values["begin_ns"] + rank_steps.length_ns)[steady]
     if not len(begin):
         return None, None, None
     inside = np.flatnonzero((at_ns >= begin[0]) & (at_ns <= end[-1]))

@@ -122,9 +122,9 @@ def walked(device: Device, streams: int, launches: Launches) -> tuple[GpuTime, G
             continue
         first_ns = int(start_ns[0]) if first_ns is None else first_ns
         launch_ns = launches.start_ns(correlation)
-        found = walk_device((start_ns, end_ns), kind, stream, launch_ns, covers, done_ns)
-        gaps.lengths_ns.append(found[0])
-        gaps.keys.append(found[1])
+        walk = walk_device((start_ns, end_ns), kind, stream, launch_ns, covers, done_ns)
+        gaps.lengths_ns.append(walk[0])
+        gaps.keys.append(walk[1])
     span_ns = int(covers["covered_ns"][0]) - first_ns if first_ns is not None else 0
     return GpuTime(span_ns, *covers["total_ns"].tolist()), gaps
 

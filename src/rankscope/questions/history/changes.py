@@ -69,13 +69,13 @@ def level_changes(values: Array, tests: int = 1, least: float = 0.0) -> list[Cha
         return []
     carried = max(1.0, inertia_of(values) / BY_CHANCE)
     bound = SURE / tests
-    windows = [one for one in _windows(values, carried) if one.chance <= bound]
+    windows = [window for window in _windows(values, carried) if window.chance <= bound]
     edges = _kept(values, _refined(values, _narrowest(windows)), least)
-    made = [
+    changes = [
         _change(values, (first, at, last), _chance_at(windows, first, at, last, bound), carried)
         for first, at, last in zip(edges, edges[1:], edges[2:], strict=False)
     ]
-    return list(_joined(values, made, carried))
+    return list(_joined(values, changes, carried))
 
 
 # ---------------------------------------------------------------- windows
@@ -102,11 +102,11 @@ def _starts(count: int, length: int) -> Array:
 
 def _lengths(count: int) -> list[int]:
     """From the whole series down to the fewest runs that can show a change, each by the root of 2 shorter."""
-    made, length = [], float(count)
+    lengths, length = [], float(count)
     while length >= 2 * FEWEST:
-        made.append(round(length))
+        lengths.append(round(length))
         length /= sqrt(2)
-    return made
+    return lengths
 
 
 def _scores(windows: Array) -> tuple[Array, Array]:
@@ -148,11 +148,11 @@ def _few_wrong(few: int, many: int, wrong: int) -> float:
     """The chance of at most so many pairs in the wrong order: coefficients of the Gaussian binomial, up to there."""
     ways = np.zeros(wrong + 1)
     ways[0] = 1.0
-    for one in range(1, few + 1):
-        if many + one <= wrong:
-            ways[many + one :] -= ways[: -(many + one)].copy()
-        for begin in range(min(one, wrong + 1)):
-            ways[begin::one] = np.cumsum(ways[begin::one])
+    for size in range(1, few + 1):
+        if many + size <= wrong:
+            ways[many + size :] -= ways[: -(many + size)].copy()
+        for begin in range(min(size, wrong + 1)):
+            ways[begin::size] = np.cumsum(ways[begin::size])
     all_ways = lgamma(few + many + 1) - lgamma(few + 1) - lgamma(many + 1)
     return exp(min(0.0, log(max(float(ways.sum()), 1.0)) - all_ways))
 
@@ -166,16 +166,16 @@ def comparisons(count: int) -> float:
 # ---------------------------------------------------------------- from windows to changes
 def _narrowest(windows: Sequence[Window]) -> list[int]:
     """The places of the shortest windows first; a window around a place that is known tells nothing new."""
-    found: list[int] = []
-    for one in sorted(windows, key=lambda one: (one.last - one.first, one.chance, one.first)):
-        if not any(one.first < at < one.last for at in found):
-            found.append(one.at)
-    return sorted(found)
+    places: list[int] = []
+    for window in sorted(windows, key=lambda window: (window.last - window.first, window.chance, window.first)):
+        if not any(window.first < at < window.last for at in places):
+            places.append(window.at)
+    return sorted(places)
 
 
-def _refined(values: Array, found: Sequence[int]) -> list[int]:
+def _refined(values: Array, places: Sequence[int]) -> list[int]:
     """Each where all runs between its neighbours part best; with the ends of the series."""
-    edges = [0, *found, len(values)]
+    edges = [0, *places, len(values)]
     for place in range(1, len(edges) - 1):
         first, last = edges[place - 1], edges[place + 1]
         if last - first >= 2 * FEWEST:
@@ -210,8 +210,8 @@ def _kept(values: Array, edges: list[int], least: float) -> list[int]:
 
 def _chance_at(windows: Sequence[Window], first: int, at: int, last: int, otherwise: float) -> float:
     """Of the window between the neighbouring changes that is surest about this one."""
-    inside = [one.chance for one in windows if first <= one.first < at < one.last <= last]
-    around = [one.chance for one in windows if one.first < at < one.last]
+    inside = [window.chance for window in windows if first <= window.first < at < window.last <= last]
+    around = [window.chance for window in windows if window.first < at < window.last]
     return min(inside or around, default=otherwise)
 
 
@@ -234,14 +234,14 @@ def interval(before: Array, after: Array, carried: float = 1.0) -> tuple[float, 
 
 
 # ---------------------------------------------------------------- steps or a line?
-def _joined(values: Array, found: Sequence[Change], carried: float) -> Iterator[Change]:
+def _joined(values: Array, changes: Sequence[Change], carried: float) -> Iterator[Change]:
     """Changes in the same direction, one after the other, are one gradual change where a line describes them better."""
     at = 0
-    while at < len(found):
+    while at < len(changes):
         end = at + 1
-        while end < len(found) and (found[end].share > 0) == (found[at].share > 0):
+        while end < len(changes) and (changes[end].share > 0) == (changes[at].share > 0):
             end += 1
-        some = found[at:end]
+        some = changes[at:end]
         yield from [_as_line(values, some, carried)] if _is_line(values, some) else some
         at = end
 
@@ -249,7 +249,7 @@ def _joined(values: Array, found: Sequence[Change], carried: float) -> Iterator[
 def _is_line(values: Array, some: Sequence[Change]) -> bool:
     """By the sums of distances, each with what its number of parameters is worth (BIC of Laplace's law)."""
     first, last = some[0].begins, some[-1].until
-    edges = [first, *(one.at for one in some), last]
+    edges = [first, *(change.at for change in some), last]
     stairs = sum(float(np.abs(values[a:b] - np.median(values[a:b])).sum()) for a, b in pairwise(edges))
     line = _beside_line(values[first:last])
     count = last - first
@@ -272,6 +272,6 @@ def _as_line(values: Array, some: Sequence[Change], carried: float) -> Change:
     quarter = max(FEWEST, (last - first) // 4)
     before, after = values[first : first + quarter], values[last - quarter : last]
     low, high = interval(before, after, carried)
-    chance = min(one.chance for one in some)
+    chance = min(change.chance for change in some)
     middles = float(np.median(before)), float(np.median(after))
     return Change(some[0].at, last, first, chance, *middles, low, high, gradual=True)

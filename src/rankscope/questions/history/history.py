@@ -126,18 +126,18 @@ def ask(runs: Runs, by: Sequence[str] = SERIES_BY) -> Answer:
     """Changes are looked for twice: the second time without what slow hosts have added to steps."""
     series = series_of(runs, by)
     values = {metric.name: runs.figure(metric.name) for metric in METRICS}
-    tests = max(1, sum(_count(values[metric.name], one) >= 2 * FEWEST for one in series for metric in METRICS))
-    for one in series:
-        _find_changes(runs, one, values, tests, METRICS)
+    tests = max(1, sum(_count(values[metric.name], each) >= 2 * FEWEST for each in series for metric in METRICS))
+    for each in series:
+        _find_changes(runs, each, values, tests, METRICS)
     slow = slow_hosts_of(runs, series)
     if slow:
         factor = _slowed_by(runs, series, slow)
         values["step_ns"] = values["step_ns"] / factor
         values["own_ns"] = values["own_ns"] / np.where(np.diff(runs.first_host) == 1, factor, 1.0)
-        for one in series:
-            if (factor[one.rows] > 1).any():
-                _find_changes(runs, one, values, tests, METRICS[:2])
-    events = [event for one in series for event in _events(runs, one, tests)]
+        for each in series:
+            if (factor[each.rows] > 1).any():
+                _find_changes(runs, each, values, tests, METRICS[:2])
+    events = [event for each in series for event in _events(runs, each, tests)]
     events.sort(key=lambda event: (not event.is_worse, not event.goes_on, -abs(event.change.share)))
     return Answer(runs, series, events, slow, tests)
 
@@ -151,10 +151,10 @@ def series_of(runs: Runs, by: Sequence[str]) -> list[Series]:
     _, inverse = np.unique(keys, axis=1, return_inverse=True)
     order = np.argsort(inverse.reshape(-1), kind="stable")
     edges = np.flatnonzero(np.diff(inverse.reshape(-1)[order])) + 1
-    found = [rows for rows in np.split(order, edges) if len(rows)]
-    found.sort(key=lambda rows: -rows[-1])
-    named = [_name(runs, int(rows[-1]), by) for rows in found]
-    return [Series(name, rows) for name, rows in zip(_distinct(named), found, strict=True)]
+    parts = [rows for rows in np.split(order, edges) if len(rows)]
+    parts.sort(key=lambda rows: -rows[-1])
+    named = [_name(runs, int(rows[-1]), by) for rows in parts]
+    return [Series(name, rows) for name, rows in zip(_distinct(named), parts, strict=True)]
 
 
 def _codes(runs: Runs, name: str) -> Array:
@@ -191,13 +191,13 @@ def _name(runs: Runs, row: int, by: Sequence[str]) -> tuple[str, str]:
 
 def _distinct(named: Sequence[tuple[str, str]]) -> list[str]:
     counts = Counter(name for name, _ in named)
-    made: list[str] = []
+    names: list[str] = []
     seen: dict[str, int] = {}
     for name, project in named:
         full = name if counts[name] == 1 or not project else f"{project}: {name}"
         seen[full] = seen.get(full, 0) + 1
-        made.append(full if seen[full] == 1 else f"{full} (#{seen[full]})")
-    return made
+        names.append(full if seen[full] == 1 else f"{full} (#{seen[full]})")
+    return names
 
 
 def short_command(command: str) -> str:
@@ -208,52 +208,54 @@ def short_command(command: str) -> str:
 
 
 # ---------------------------------------------------------------- where did they change?
-def _count(values: Array, one: Series) -> int:
-    return int(np.isfinite(values[one.rows]).sum())
+def _count(values: Array, series: Series) -> int:
+    return int(np.isfinite(values[series.rows]).sum())
 
 
-def _find_changes(runs: Runs, one: Series, values: Mapping[str, Array], tests: int, metrics: Sequence[Metric]) -> None:
+def _find_changes(
+    runs: Runs, series: Series, values: Mapping[str, Array], tests: int, metrics: Sequence[Metric]
+) -> None:
     for metric in metrics:
-        rows = one.rows[np.isfinite(values[metric.name][one.rows])]
+        rows = series.rows[np.isfinite(values[metric.name][series.rows])]
         matter = runs.numbers[metric.of][rows]
         least = metric.least * float(np.nanmedian(matter)) if np.isfinite(matter).any() else 0.0
-        one.known[metric.name] = rows
-        one.changes[metric.name] = level_changes(values[metric.name][rows], tests, least)
+        series.known[metric.name] = rows
+        series.changes[metric.name] = level_changes(values[metric.name][rows], tests, least)
 
 
-def _events(runs: Runs, one: Series, tests: int) -> list[Event]:
+def _events(runs: Runs, series: Series, tests: int) -> list[Event]:
     """One for each place, with the figure that matters most: the step where it changed."""
-    found: list[Event] = []
+    events: list[Event] = []
     for metric in METRICS:
-        rows = one.known[metric.name]
-        for change in one.changes[metric.name]:
-            same = next((at for at, other in enumerate(found) if _is_same(runs, one, other, rows[change.at])), None)
+        rows = series.known[metric.name]
+        for change in series.changes[metric.name]:
+            same = next((at for at, other in enumerate(events) if _is_same(runs, series, other, rows[change.at])), None)
             if same is not None:
-                found[same] = replace(found[same], also=(*found[same].also, (metric, change)))
+                events[same] = replace(events[same], also=(*events[same].also, (metric, change)))
                 continue
             ends = int(rows[change.at]), int(rows[change.at - 1]), int(rows[change.until - 1])
             goes_on = change.until == len(rows)
-            found.append(Event(one, metric, change, min(1.0, change.chance * tests), *ends, goes_on))
-    return found
+            events.append(Event(series, metric, change, min(1.0, change.chance * tests), *ends, goes_on))
+    return events
 
 
-def _is_same(runs: Runs, one: Series, event: Event, row: int) -> bool:
-    places = np.searchsorted(one.rows, [event.since, row])
+def _is_same(runs: Runs, series: Series, event: Event, row: int) -> bool:
+    places = np.searchsorted(series.rows, [event.since, row])
     return abs(int(places[0]) - int(places[1])) <= SAME_PLACE
 
 
-def levels(one: Series, values: Array, metric: str = "step_ns") -> Array:
+def levels(series: Series, values: Array, metric: str = "step_ns") -> Array:
     """The median of the level that each run with this figure belongs to."""
-    rows = one.known[metric]
-    made = np.empty(len(rows))
-    for first, last in edges_of(one, metric):
-        made[first:last] = np.median(values[rows[first:last]])
-    return made
+    rows = series.known[metric]
+    level = np.empty(len(rows))
+    for first, last in edges_of(series, metric):
+        level[first:last] = np.median(values[rows[first:last]])
+    return level
 
 
-def edges_of(one: Series, metric: str) -> list[tuple[int, int]]:
+def edges_of(series: Series, metric: str) -> list[tuple[int, int]]:
     """Where each level begins and ends, among the runs with this figure."""
-    edges = [0, *(change.at for change in one.changes[metric]), len(one.known[metric])]
+    edges = [0, *(change.at for change in series.changes[metric]), len(series.known[metric])]
     return [(first, last) for first, last in pairwise(edges) if last > first]
 
 
@@ -266,15 +268,15 @@ def slow_hosts_of(runs: Runs, series: Sequence[Series]) -> list[SlowHost]:
     host, ratio, row = host[order], ratio[order], row[order]
     edges = [0, *(np.flatnonzero(np.diff(host)) + 1).tolist(), len(host)] if len(host) else [0]
     hosts = max(1, len(edges) - 1)
-    found = []
+    slow_hosts = []
     for first, last in pairwise(edges):
         count, slow = last - first, int((ratio[first:last] >= 1 + NOTICEABLE).sum())
         chance = min(1.0, hosts * at_least(count, slow))
         if chance <= SURE and hosts > 1:
             by = float(np.median(ratio[first:last])) - 1
             name = str(runs.host_of.values[int(host[first])])
-            found.append(SlowHost(name, count, by, slow, chance, int(row[first:last].max())))
-    return sorted(found, key=lambda one: -one.slower)
+            slow_hosts.append(SlowHost(name, count, by, slow, chance, int(row[first:last].max())))
+    return sorted(slow_hosts, key=lambda host: -host.slower)
 
 
 def _host_ratios(runs: Runs, series: Sequence[Series]) -> tuple[Array, Array, Array]:
@@ -284,10 +286,10 @@ def _host_ratios(runs: Runs, series: Sequence[Series]) -> tuple[Array, Array, Ar
     several = counts[run_of] > 1
     ratio[several] = _within_runs(runs, run_of, counts)[several]
     step = runs.numbers["step_ns"]
-    for one in series:
-        rows = one.known["step_ns"]
-        relative = step[rows] / levels(one, step)
-        for first, last in edges_of(one, "step_ns"):
+    for each in series:
+        rows = each.known["step_ns"]
+        relative = step[rows] / levels(each, step)
+        for first, last in edges_of(each, "step_ns"):
             alone = np.arange(first, last)[counts[rows[first:last]] == 1]
             places = runs.first_host[rows[alone]]
             if len(np.unique(runs.host_of.codes[places])) > 1:  # else host and level cannot be told apart
@@ -324,16 +326,16 @@ def at_least(count: int, slow: int) -> float:
     if count > 1000:
         score = (slow - 0.5 - count / 2) / (count**0.5 / 2)
         return erfc(score / 2**0.5) / 2
-    return float(sum(comb(count, one) for one in range(slow, count + 1)) / 2**count)
+    return float(sum(comb(count, runs) for runs in range(slow, count + 1)) / 2**count)
 
 
 def _slowed_by(runs: Runs, series: Sequence[Series], slow: Sequence[SlowHost]) -> Array:
     """By how much the slow hosts of each run make its step longer: the median of the runs with that host."""
     step = runs.numbers["step_ns"]
     relative = np.full(len(runs), np.nan)
-    for one in series:
-        if len(one.known["step_ns"]):
-            relative[one.known["step_ns"]] = step[one.known["step_ns"]] / levels(one, step)
+    for each in series:
+        if len(each.known["step_ns"]):
+            relative[each.known["step_ns"]] = step[each.known["step_ns"]] / levels(each, step)
     run_of = np.repeat(np.arange(len(runs)), np.diff(runs.first_host))
     places = {name: at for at, name in enumerate(runs.host_of.values)}
     factor = np.ones(len(runs))
@@ -356,15 +358,15 @@ TOLD: Mapping[str, Callable[[str], str]] = {
 def changed_with(event: Event, runs: Runs) -> list[str]:
     """What the first run of the new level has otherwise than the last of the old one."""
     before, after = event.last_before, event.since
-    told = []
+    changes = []
     for name, shown in TOLD.items():
         texts = runs.text(name, before), runs.text(name, after)
         if texts[0] != texts[1]:
-            told.append(f"{name} {shown(texts[0])} → {shown(texts[1])}")
-    hosts = [_hosts_near(event, runs, one) for one in ("before", "after")]
+            changes.append(f"{name} {shown(texts[0])} → {shown(texts[1])}")
+    hosts = [_hosts_near(event, runs, side) for side in ("before", "after")]
     if all(hosts) and not set(hosts[0]) & set(hosts[1]):  # else jobs run here today and there tomorrow
-        told.append(f"hosts {_some(hosts[0])} → {_some(hosts[1])}")
-    return told
+        changes.append(f"hosts {_some(hosts[0])} → {_some(hosts[1])}")
+    return changes
 
 
 def _hosts_near(event: Event, runs: Runs, side: Literal["before", "after"]) -> list[str]:

@@ -77,7 +77,7 @@ def verdict(answer: Answer) -> str:
     over = f"{counted(past, 'regression')} in the past {'is' if past == 1 else 'are'} over. " if past else ""
     slow = answer.slow_hosts
     hosts = (
-        f"Slow again and again: {', '.join(one.host for one in slow[:3])}{' and more' * (len(slow) > 3)}."
+        f"Slow again and again: {', '.join(host.host for host in slow[:3])}{' and more' * (len(slow) > 3)}."
         if slow
         else ""
     )
@@ -85,14 +85,14 @@ def verdict(answer: Answer) -> str:
         return f"No regression goes on. {over}{hosts}".strip()
     worst = going[0]
     since = f"since {when(answer.runs.numbers['started_ns'][worst.since])[:10]}"
-    told = f"{worst.metric.title} of {worst.series.name} {signed(worst.change.share)} {since}"
+    sentence = f"{worst.metric.title} of {worst.series.name} {signed(worst.change.share)} {since}"
     go_on = f"{counted(len(going), 'regression')} {'goes' if len(going) == 1 else 'go'} on"
-    return f"{go_on}; the largest: {told}. {over}{hosts}".strip()
+    return f"{go_on}; the largest: {sentence}. {over}{hosts}".strip()
 
 
 def _figures(answer: Answer) -> list[Figure]:
     worse = [event for event in answer.events if event.is_worse]
-    made = [
+    figures = [
         Figure(
             "Runs", f"{len(answer.runs):,}", "number of runs that were summarised", f"{len(answer.series):,} series"
         ),
@@ -107,7 +107,7 @@ def _figures(answer: Answer) -> list[Figure]:
         Figure("Improvements", str(len(answer.events) - len(worse)), "changes for the better that are sure"),
         Figure("Slow hosts", str(len(answer.slow_hosts)), "hosts that are slow in most of their runs"),
     ]
-    return made
+    return figures
 
 
 def _points(answer: Answer) -> Points:
@@ -122,7 +122,7 @@ def _point(runs: Runs, event: Event) -> Advice:
     sides = f"{seconds(change.before)} before, {seconds(change.after)} since"
     if not metric.is_time:
         sides = f"{100 * change.before:.0f} % before, {100 * change.after:.0f} % since"
-    also = [f"{other.title} {signed(one.share)}" for other, one in event.also] + changed_with(event, runs)
+    also = [f"{other.title} {signed(change.share)}" for other, change in event.also] + changed_with(event, runs)
     start = when(runs.numbers["started_ns"][event.since])
     begin = "gradually, sure since" if change.gradual else "since"
     commit = commits_of(event, runs)
@@ -142,12 +142,12 @@ def _hosts(answer: Answer) -> Points:
     entries = [
         Advice(
             "SLOW",
-            f"{one.host} {signed(one.slower)}",
-            f"slower in {one.slow_runs} of {one.runs} runs; p-value {one.chance:.1g}",
+            f"{host.host} {signed(host.slower)}",
+            f"slower in {host.slow_runs} of {host.runs} runs; p-value {host.chance:.1g}",
             [],
             "",
         )
-        for one in answer.slow_hosts[:MOST_POINTS]
+        for host in answer.slow_hosts[:MOST_POINTS]
     ]
     return Points("slow_host_points", "Slow hosts", entries, "None is slow again and again.")
 
@@ -156,16 +156,16 @@ def _hosts(answer: Answer) -> Points:
 def _drawn(answer: Answer) -> list[Series]:
     """The series with the largest regressions that go on, then others with changes, then the newest."""
     order = dict.fromkeys(event.series.name for event in answer.events)
-    by_name = {one.name: one for one in answer.series}
-    chosen = [by_name[name] for name in order] + [one for one in answer.series if one.name not in order]
-    return [one for one in chosen if len(one.known["step_ns"]) > 1][:MOST_SERIES]
+    by_name = {series.name: series for series in answer.series}
+    chosen = [by_name[name] for name in order] + [series for series in answer.series if series.name not in order]
+    return [series for series in chosen if len(series.known["step_ns"]) > 1][:MOST_SERIES]
 
 
 def _runs_section(answer: Answer, drawn: Sequence[Series]) -> Section:
     table = Table("history_runs", "Runs", RUN_COLUMNS, [])
-    for one in drawn:
-        table.rows += _rows(answer.runs, one)
-    if len(drawn) < len(answer.series) or any(len(one.rows) > MOST_RUNS for one in drawn):
+    for series in drawn:
+        table.rows += _rows(answer.runs, series)
+    if len(drawn) < len(answer.series) or any(len(series.rows) > MOST_RUNS for series in drawn):
         table.notes.append(f"The newest {MOST_RUNS} runs of up to {MOST_SERIES} series, those with changes first.")
     first = drawn[0]
     shift = [change for change in first.changes["step_ns"] if not change.gradual]
@@ -175,13 +175,13 @@ def _runs_section(answer: Answer, drawn: Sequence[Series]) -> Section:
     return Section("runs", "Step time over runs", [table], [chart], group="Runs")
 
 
-def _rows(runs: Runs, one: Series) -> list[tuple[Cell, ...]]:
-    rows = one.known["step_ns"][-MOST_RUNS:]
-    level = levels(one, runs.numbers["step_ns"])[-MOST_RUNS:]
-    places = np.searchsorted(one.rows, rows) + 1
+def _rows(runs: Runs, series: Series) -> list[tuple[Cell, ...]]:
+    rows = series.known["step_ns"][-MOST_RUNS:]
+    level = levels(series, runs.numbers["step_ns"])[-MOST_RUNS:]
+    places = np.searchsorted(series.rows, rows) + 1
     return [
         (
-            *(one.name, int(place), runs.text("run", row), when(runs.numbers["started_ns"][row])),
+            *(series.name, int(place), runs.text("run", row), when(runs.numbers["started_ns"][row])),
             *(short_commit(runs.text("commit", row)), ", ".join(runs.hosts(row)[:4])),
             *(number(runs.numbers[name][row]) for name in ("step_ns", "exposed_ns", "startup_ns", "goodput")),
             float(height),

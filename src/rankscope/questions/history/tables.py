@@ -127,9 +127,9 @@ def history_table(answer: Answer, top: int | None = None, dated: bool = True) ->
     by_series: dict[str, list[Event]] = {}
     for event in answer.events:
         by_series.setdefault(event.series.name, []).append(event)
-    ordered = sorted(answer.series, key=lambda one: _rank(by_series.get(one.name, [])))
-    for one in ordered[:top]:
-        table.rows.append(_series_row(answer.runs, one, by_series.get(one.name, []), dated))
+    ordered = sorted(answer.series, key=lambda series: _rank(by_series.get(series.name, [])))
+    for series in ordered[:top]:
+        table.rows.append(_series_row(answer.runs, series, by_series.get(series.name, []), dated))
     if top is not None and len(ordered) > top:
         table.notes.append(f"{len(ordered) - top} more series: --all lists them.")
     return table
@@ -139,23 +139,23 @@ def _rank(events: Sequence[Event]) -> int:
     return 0 if any(event.is_worse and event.goes_on for event in events) else 1
 
 
-def _series_row(runs: Runs, one: Series, events: Sequence[Event], dated: bool) -> tuple[Cell, ...]:
-    now = one.rows[_level_begin(one) :]
-    last = int(one.rows[-1])
+def _series_row(runs: Runs, series: Series, events: Sequence[Event], dated: bool) -> tuple[Cell, ...]:
+    now = series.rows[_level_begin(series) :]
+    last = int(series.rows[-1])
     project = runs.text("project", last)
     newest = when(runs.numbers["started_ns"][last])
-    head = one.name, project, len(one.rows), newest if dated else newest[:10]
-    return (*head, *figures(runs, now), _verdict(runs, one, events, dated))
+    head = series.name, project, len(series.rows), newest if dated else newest[:10]
+    return (*head, *figures(runs, now), _verdict(runs, series, events, dated))
 
 
-def _level_begin(one: Series) -> int:
+def _level_begin(series: Series) -> int:
     """The place of the first run of the newest level of the step."""
-    changes = one.changes["step_ns"]
-    return int(np.searchsorted(one.rows, one.known["step_ns"][changes[-1].at])) if changes else 0
+    changes = series.changes["step_ns"]
+    return int(np.searchsorted(series.rows, series.known["step_ns"][changes[-1].at])) if changes else 0
 
 
-def _verdict(runs: Runs, one: Series, events: Sequence[Event], dated: bool) -> str:
-    known = max((len(rows) for rows in one.known.values()), default=0)
+def _verdict(runs: Runs, series: Series, events: Sequence[Event], dated: bool) -> str:
+    known = max((len(rows) for rows in series.known.values()), default=0)
     if known < 2 * FEWEST:
         return f"too few runs ({known} of {2 * FEWEST})"
     going = [event for event in events if event.goes_on]
@@ -179,7 +179,9 @@ def regressions_table(answer: Answer, top: int | None = None) -> Table:
     """A row for each change that is sure, regressions first."""
     table = Table("regressions", "Regressions and improvements", REGRESSION_COLUMNS, [])
     table.rows = [_event_row(answer.runs, event) for event in answer.events[:top]]
-    judged = sum(max((len(rows) for rows in one.known.values()), default=0) >= 2 * FEWEST for one in answer.series)
+    judged = sum(
+        max((len(rows) for rows in series.known.values()), default=0) >= 2 * FEWEST for series in answer.series
+    )
     if not judged:
         table.notes.append(
             f"Nothing can be said yet: no series has {2 * FEWEST} runs, {FEWEST} on each side of a change."
@@ -200,7 +202,7 @@ def _event_row(runs: Runs, event: Event) -> tuple[Cell, ...]:
     return (
         *(event.series.name, metric.title, verdict_of(event), change.share, change.low, change.high, event.chance),
         *(runs.text("run", event.since), when(runs.numbers["started_ns"][event.since]), commits_of(event, runs)),
-        "; ".join([*(_also(*one) for one in event.also), *changed_with(event, runs)]),
+        "; ".join([*(_also(*also) for also in event.also), *changed_with(event, runs)]),
         *(*values, *shares, change.at - change.begins, change.until - change.at),
         *("yes" if event.goes_on else "no", runs.text("run", event.end)),
         "gradual" if change.gradual else "step",
@@ -216,9 +218,9 @@ def slow_hosts_table(answer: Answer, top: int | None = None) -> Table:
     """Hosts that are slow again and again."""
     table = Table("slow_hosts", "Hosts that are slow again and again", HOST_COLUMNS, [])
     started = answer.runs.numbers["started_ns"]
-    for one in answer.slow_hosts[:top]:
-        last = when(started[one.last])
-        table.rows.append((one.host, one.slower, one.slow_runs, one.runs, one.chance, last))
+    for host in answer.slow_hosts[:top]:
+        last = when(started[host.last])
+        table.rows.append((host.host, host.slower, host.slow_runs, host.runs, host.chance, last))
     if top is not None and len(answer.slow_hosts) > top:
         table.notes.append(f"{len(answer.slow_hosts) - top} more: --all lists them.")
     if not table.rows:
@@ -263,12 +265,12 @@ def _groups(runs: Runs, by: str) -> Mapping[str, Array]:
 
 def _relative(answer: Answer) -> Array:
     step = answer.runs.numbers["step_ns"]
-    made = np.full(len(step), np.nan)
-    for one in answer.series:
-        usual = middle(step[one.rows])
+    relative = np.full(len(step), np.nan)
+    for series in answer.series:
+        usual = middle(step[series.rows])
         if usual:
-            made[one.rows] = step[one.rows] / usual
-    return made
+            relative[series.rows] = step[series.rows] / usual
+    return relative
 
 
 # ---------------------------------------------------------------- one screen
@@ -292,8 +294,10 @@ def screen_tables(answer: Answer, where: str) -> list[Table]:
     going = sum(event.goes_on for event in worse)
     head = f"{len(runs):,} runs of {where} in {len(answer.series):,} series"
     counts = f"{counted(len(worse), 'regression')} ({going} ongoing)"
-    made = regressions_table(answer)
-    first = Table("regressions", f"{head}: {counts}", SCREEN_REGRESSIONS, [], list(made.notes), list(made.warnings))
+    regressions = regressions_table(answer)
+    first = Table(
+        "regressions", f"{head}: {counts}", SCREEN_REGRESSIONS, [], list(regressions.notes), list(regressions.warnings)
+    )
     first.rows = [_screen_row(runs, event) for event in worse[:SCREEN_EVENTS]]
     better = len(answer.events) - len(worse)
     more = [f"{len(worse) - SCREEN_EVENTS} more regressions"] if len(worse) > SCREEN_EVENTS else []
@@ -306,10 +310,17 @@ def screen_tables(answer: Answer, where: str) -> list[Table]:
 
 def _short_history(answer: Answer) -> Table:
     """Without the project, and since when: that stands above."""
-    whole = history_table(answer, SCREEN_SERIES, dated=False)
-    kept = [at for at, column in enumerate(whole.columns) if column.name != "project"]
-    rows = [tuple(row[at] for at in kept) for row in whole.rows]
-    return Table(whole.name, whole.title, [whole.columns[at] for at in kept], rows, whole.notes, whole.warnings)
+    full_table = history_table(answer, SCREEN_SERIES, dated=False)
+    shown_columns = [at for at, column in enumerate(full_table.columns) if column.name != "project"]
+    rows = [tuple(row[at] for at in shown_columns) for row in full_table.rows]
+    return Table(
+        full_table.name,
+        full_table.title,
+        [full_table.columns[at] for at in shown_columns],
+        rows,
+        full_table.notes,
+        full_table.warnings,
+    )
 
 
 def _screen_row(runs: Runs, event: Event) -> tuple[Cell, ...]:

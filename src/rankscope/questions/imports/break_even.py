@@ -46,7 +46,7 @@ def fitted(points: Mapping[int, float]) -> ScaleFit:
     sizes = sorted(points)
     cuts = [cut for cut in range(1, len(sizes) + 1) if cut != len(sizes) - 1]  # one point does not show growth
     candidates = [_parted(points, sizes[:cut], sizes[cut:]) for cut in cuts]
-    best = min(candidates, key=lambda one: one.factor)
+    best = min(candidates, key=lambda law: law.factor)
     if best.factor > WORST_FACTOR:
         reason = f"the points lie off any such curve by a factor of {best.factor:.2g}: measure again, and repeat each"
         return ScaleFit(factor=best.factor, largest=sizes[-1], refusal=reason)
@@ -87,10 +87,10 @@ class NoSeries(Exception):
 def series_of(text: str, tables: Tables | None) -> dict[int, float]:
     """Seconds by nodes of `1:23.8,2:12.4`, of `260s` (at any size), of a series by name, or of a sum with +."""
     parts = [_part(part.strip("\t"), tables) for part in text.split("+")]
-    made = parts[0]
+    total = parts[0]
     for part in parts[1:]:
-        made = _added(made, part)
-    return made
+        total = _added(total, part)
+    return total
 
 
 def _part(text: str, tables: Tables | None) -> dict[int, float]:
@@ -111,13 +111,13 @@ def _loaded(name: str, tables: Tables | None) -> dict[int, float]:
         f"SELECT scale, value FROM ({BY_DOCUMENT_SQL}) WHERE series = ? AND scale_name = 'nodes' AND unit = 'ns'",
         (name,),
     )
-    made: dict[int, float] = {}
+    seconds: dict[int, float] = {}
     for nodes, value_ns in rows:
-        if made.setdefault(int(nodes), value_ns / 1e9) != value_ns / 1e9:
+        if seconds.setdefault(int(nodes), value_ns / 1e9) != value_ns / 1e9:
             raise NoSeries(f"{name}: several series of that name differ at {int(nodes)} nodes: give points instead")
-    if not made:
+    if not seconds:
         raise NoSeries(f"{name}: no series of times by nodes has this name (see rankscope report --table figures)")
-    return made
+    return seconds
 
 
 def _added(one: Mapping[int, float], other: Mapping[int, float]) -> dict[int, float]:
@@ -188,31 +188,33 @@ def staging_break_even(in_place: Mapping[int, float], staged: Mapping[int, float
     return break_even(sizes, [in_place[size] for size in sizes], [staged_at(staged, size) for size in sizes])
 
 
-def staging_verdict(found: BreakEven) -> str:
-    return found.verdict("in place", "staging", "nodes")
+def staging_verdict(crossing: BreakEven) -> str:
+    return crossing.verdict("in place", "staging", "nodes")
 
 
 def break_evens(places: Mapping[str, tuple[Mapping[int, float], Mapping[int, float]]]) -> Table:
     """A row for each place: its times in place and staged, by nodes, in seconds."""
     rows: list[tuple[Cell, ...]] = []
     for place, (in_place, staged) in places.items():
-        found, largest = staging_break_even(in_place, staged), max(in_place)
+        crossing, largest = staging_break_even(in_place, staged), max(in_place)
         there = (in_place[largest] * 1e9, staged_at(staged, largest) * 1e9)
-        rows.append((place, found.at, largest, *there, staging_verdict(found)))
+        rows.append((place, crossing.at, largest, *there, staging_verdict(crossing)))
     notes = ["between two measured sizes by interpolation; staged: at the largest measured size up to the one compared"]
     return Table("import_break_even", "Nodes from which staging is faster", BREAK_EVEN_COLUMNS, rows, notes)
 
 
-def fits(found: Mapping[str, tuple[int, ScaleFit]], operations_of_rank: int | None, ranks_per_node: int) -> Table:
+def fits(
+    fits_by_place: Mapping[str, tuple[int, ScaleFit]], operations_of_rank: int | None, ranks_per_node: int
+) -> Table:
     """What the measured points say of latency and server, where the operations of a rank are known."""
     rows: list[tuple[Cell, ...]] = []
-    for place, (points, fit) in found.items():
+    for place, (points, fit) in fits_by_place.items():
         if fit.refusal:
             rows.append((place, points, None, None, None, None, None, f"no fit: {fit.refusal}"))
             continue
-        asked = operations_of_rank
-        latency = fit.alone_s * 1e9 / asked if asked else None
-        rate = asked * ranks_per_node / fit.per_node_s if asked and fit.per_node_s else None
+        operations = operations_of_rank
+        latency = fit.alone_s * 1e9 / operations if operations else None
+        rate = operations * ranks_per_node / fit.per_node_s if operations and fit.per_node_s else None
         verdict = "" if fit.per_node_s else "no growth with the nodes: the server was never busy"
         curve = (fit.alone_s * 1e9, fit.per_node_s * 1e9 or None)
         rows.append((place, points, *curve, latency, rate, fit.factor, verdict))

@@ -52,18 +52,18 @@ class View:
 
 def import_tree(tables: Tables, selection: Selection = ALL, view: View | None = None) -> Table:
     """Inclusive numbers of each branch, the largest first; small branches are folded into one line."""
-    calls, told = has_calls(tables), view or View()
-    if told.sort not in ("wall", "cpu") and not calls:
-        told = replace(told, sort="wall")
+    calls, shown = has_calls(tables), view or View()
+    if shown.sort not in ("wall", "cpu") and not calls:
+        shown = replace(shown, sort="wall")
     trees = merged(import_trees(tables, selection), node_name)
     table = Table(
         "import_tree", "Import tree: each line includes all that it imported and started", IMPORT_TREE_COLUMNS, []
     )
     if not calls:
         table.notes.append("Times only: record with --imports calls or paths to count system calls.")
-    size = SORTS[told.sort]
-    least = told.folded * sum(size(tree) for tree in trees)
-    _add_branch(table, trees, 0, told, least, calls)
+    size = SORTS[shown.sort]
+    least = shown.folded * sum(size(tree) for tree in trees)
+    _add_branch(table, trees, 0, shown, least, calls)
     several = sum(tree.merged for tree in trees)
     if several > len(trees):
         table.notes.append(f"Sums over {several} processes; those of equal commands are one branch.")
@@ -85,12 +85,12 @@ def _add_branch(table: Table, nodes: list[Node], depth: int, view: View, least: 
 
 def _together(nodes: list[Node]) -> Node:
     """One node for small ones; modules below them are in their sums."""
-    made = Node(f"… {len(nodes)} smaller", nodes[0].process, 1)
+    folded = Node(f"… {len(nodes)} smaller", nodes[0].process, 1)
     for node in nodes:
-        made.whole.add(node.whole)
+        folded.whole.add(node.whole)
         for time in ("wall_ns", "self_wall_ns", "cpu_ns"):
-            setattr(made, time, getattr(made, time) + getattr(node, time))
-    return made
+            setattr(folded, time, getattr(folded, time) + getattr(node, time))
+    return folded
 
 
 def _branch_row(node: Node, depth: int, view: View, calls: bool) -> tuple[Cell, ...]:
@@ -115,18 +115,18 @@ def import_icicle(tables: Tables, selection: Selection = ALL) -> dict[str, Any]:
     calls = has_calls(tables)
     boxes = [_box(tree, calls) for tree in merged(import_trees(tables, selection), node_name)]
     names = ("wall_ns", "cpu_ns", "calls", "stats", "opens", "failed")
-    whole = {name: None if boxes and boxes[0][name] is None else sum(box[name] for box in boxes) for name in names}
-    own = {f"self_{name}": 0 if whole[name] is not None else None for name in names}
-    return {"format": FORMAT, "name": "all processes", "kind": "run", **whole, **own, "children": boxes}
+    totals = {name: None if boxes and boxes[0][name] is None else sum(box[name] for box in boxes) for name in names}
+    self_times = {f"self_{name}": 0 if totals[name] is not None else None for name in names}
+    return {"format": FORMAT, "name": "all processes", "kind": "run", **totals, **self_times, "children": boxes}
 
 
 def _box(top: Node, calls: bool) -> dict[str, Any]:
-    made: dict[int, dict[str, Any]] = {}
+    boxes: dict[int, dict[str, Any]] = {}
     for node in reversed(list(top.walk())):
         box = _numbers(node, calls)
-        box["children"] = sorted((made.pop(id(child)) for child in node.children), key=lambda one: -one["wall_ns"])
-        made[id(node)] = box
-    return made[id(top)]
+        box["children"] = sorted((boxes.pop(id(child)) for child in node.children), key=lambda box: -box["wall_ns"])
+        boxes[id(node)] = box
+    return boxes[id(top)]
 
 
 def _numbers(node: Node, calls: bool) -> dict[str, Any]:
@@ -200,7 +200,7 @@ Times = Mapping[str, tuple[float | None, float | None]]
 def import_modules(tables: Tables, selection: Selection = ALL) -> Table:
     """One line for each module under what imported it first, beside that of a loaded `python -X importtime`."""
     calls = has_calls(tables)
-    importtime = {name: (own, whole) for name, own, whole in tables.query(IMPORTTIME_SQL)}
+    importtime = {name: (own_ns, total_ns) for name, own_ns, total_ns in tables.query(IMPORTTIME_SQL)}
     table = Table("import_modules", "Modules", MODULES_COLUMNS, [])
     for tree in merged(import_trees(tables, selection), node_name):
         _add(table, tree, importtime, calls)

@@ -18,18 +18,18 @@ def lookups(operations: Sequence[PathOperation], folder: str, cache: str) -> int
     """
     existing = existing_paths(operations, folder)
     known: set[str] = set()
-    asked = 0
+    count = 0
     for operation in operations:
         walked = list(walk(operation.path, folder, existing))
         for _ in range(operation.times):
             fresh = [path for path in walked if path not in known]
-            asked += len(fresh)
+            count += len(fresh)
             if cache == "none":
                 continue
             known.update(path for path in fresh if path in existing or cache == "negative")
             if not fresh or all(path in known for path in fresh):
                 break  # the same again asks nothing more
-    return asked
+    return count
 
 
 def existing_paths(operations: Sequence[PathOperation], folder: str) -> set[str]:
@@ -54,11 +54,11 @@ def prefixes(path: str, folder: str) -> Iterator[str]:
     top = folder.rstrip("/")
     if not is_below(path, folder):
         return
-    made = top
+    prefix = top
     for name in path[len(top) + 1 :].split("/"):
         if name and name != ".":
-            made = f"{made}/{name}"
-            yield made
+            prefix = f"{prefix}/{name}"
+            yield prefix
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -111,15 +111,15 @@ def summed(*parts: int | None) -> int | None:
 def counts_of(operations: Sequence[PathOperation], folder: str = "/", calls: int | None = None) -> ImportCounts:
     """The counts of the operations below a folder."""
     below = [operation for operation in operations if is_below(operation.path, folder)]
-    good = [one for one in below if one.result in ("ok", "")]
+    good = [operation for operation in below if operation.result in ("ok", "")]
     existing = len(existing_paths(below, folder))
     return ImportCounts(
         calls=calls,
-        path_operations=sum(one.times for one in below),
+        path_operations=sum(operation.times for operation in below),
         walked=lookups(below, folder, "none"),
-        attributes=sum(one.times for one in good if one.operation not in OF_OPENING),
-        opens=sum(one.times * OF_OPENING.get(one.operation, 0) for one in good),
-        missing=sum(one.times for one in below if one.result == "ENOENT"),
+        attributes=sum(operation.times for operation in good if operation.operation not in OF_OPENING),
+        opens=sum(operation.times * OF_OPENING.get(operation.operation, 0) for operation in good),
+        missing=sum(operation.times for operation in below if operation.result == "ENOENT"),
         existing_names=existing,
         missing_names=lookups(below, folder, "negative") - existing,
     )
@@ -209,17 +209,28 @@ def projection(
     rows: list[tuple[Cell, ...]] = []
     unknown = []
     for cache in caches:
-        found = [(count, projected(counts, cache, count, ranks_per_node, server)) for count in nodes]
-        if any(one is None for _, one in found):
+        projections = [(count, projected(counts, cache, count, ranks_per_node, server)) for count in nodes]
+        if any(projected_time is None for _, projected_time in projections):
             unknown.append(cache)
-        rows += [_row(cache, count, ranks_per_node, one) for count, one in found if one is not None]
-    made = Table("import_projection", "Imports on a file server, if every operation reaches it", COLUMNS, rows)
-    made.notes = [f"{cache}: {CACHES[cache]}" for cache in caches if cache not in unknown]
-    made.notes.append("the time lies between the larger and the sum of both; operations on open files are not included")
-    made.notes += [f"{cache}: left out: it needs the paths (--imports paths)" for cache in unknown]
-    return made
+        rows += [
+            _row(cache, count, ranks_per_node, projected_time)
+            for count, projected_time in projections
+            if projected_time is not None
+        ]
+    table = Table("import_projection", "Imports on a file server, if every operation reaches it", COLUMNS, rows)
+    table.notes = [f"{cache}: {CACHES[cache]}" for cache in caches if cache not in unknown]
+    table.notes.append(
+        "the time lies between the larger and the sum of both; operations on open files are not included"
+    )
+    table.notes += [f"{cache}: left out: it needs the paths (--imports paths)" for cache in unknown]
+    return table
 
 
-def _row(cache: str, nodes: int, ranks_per_node: int, one: Projected) -> tuple[Cell, ...]:
-    bounds = (one.latency_bound_ns, one.server_bound_ns, one.time_ns, one.at_most_ns)
-    return (cache, nodes, nodes * ranks_per_node, one.server_operations, *bounds)
+def _row(cache: str, nodes: int, ranks_per_node: int, projected_time: Projected) -> tuple[Cell, ...]:
+    bounds = (
+        projected_time.latency_bound_ns,
+        projected_time.server_bound_ns,
+        projected_time.time_ns,
+        projected_time.at_most_ns,
+    )
+    return (cache, nodes, nodes * ranks_per_node, projected_time.server_operations, *bounds)

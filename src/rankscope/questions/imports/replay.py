@@ -63,13 +63,13 @@ def replay_overview(clients: Array, nodes: int, operations: int) -> Table:
         int(own_ns.min()), float(np.median(own_ns)), int(own_ns.max()),
         int(clients[:, 2].sum()), int(clients[:, 3].sum()), int(clients[:, 5].sum()),
     )  # fmt: skip
-    made = Table("replay", "Replay of recorded path operations", OVERVIEW, [row], vertical=True)
+    table = Table("replay", "Replay of recorded path operations", OVERVIEW, [row], vertical=True)
     if otherwise := int(clients[:, 3].sum()):
         question = "is it the same folder, in the same state?"
-        made.warnings.append(f"{otherwise} of {total} operations had another result than recorded: {question}")
+        table.warnings.append(f"{otherwise} of {total} operations had another result than recorded: {question}")
     if (apart_ns := int(np.ptp(clients[:, 0]))) > LATE_NS:
-        made.warnings.append(f"the clients began {apart_ns / 1e6:.0f} ms apart: this machine is too busy for so many")
-    return made
+        table.warnings.append(f"the clients began {apart_ns / 1e6:.0f} ms apart: this machine is too busy for so many")
+    return table
 
 
 def replay_operations(operations: Sequence[PathOperation], operation_ns: Array, read_ns: Array) -> Table:

@@ -23,7 +23,7 @@ class Blame:
 
 
 def blame_realpath(tables: Tables) -> Blame:
-    calls = sum(one.calls for one in resolving(tables))
+    calls = sum(module.calls for module in resolving(tables))
     return Blame(calls, calls * _mean_ns(tables, "module", (*STATS, "readlink", "readlinkat")))
 
 
@@ -147,8 +147,8 @@ def import_saving(trials: Sequence[Trial]) -> Table:
 
 
 def _is_noise(row: tuple[Cell, ...]) -> bool:
-    told = dict(zip((column.name for column in COLUMNS), row, strict=True))
-    saved, noise = told["wall_saved_ns"], told["wall_noise_ns"]
+    cells = dict(zip((column.name for column in COLUMNS), row, strict=True))
+    saved, noise = cells["wall_saved_ns"], cells["wall_noise_ns"]
     return isinstance(saved, int | float) and isinstance(noise, int | float) and abs(saved) <= noise
 
 

@@ -37,18 +37,18 @@ def resolving(tables: Tables, selection: Selection = ALL) -> list[Resolving]:
     by_module: dict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
     for module, path, stats, readlinks in tables.query(REALPATH_SQL.format(condition=chosen(selection))):
         by_module[module][path] = stats, readlinks
-    found = [_resolved(module, asked) for module, asked in by_module.items()]
-    return sorted((one for one in found if one.calls), key=lambda one: -one.calls)
+    resolved = [_resolved(module, counts) for module, counts in by_module.items()]
+    return sorted((resolution for resolution in resolved if resolution.calls), key=lambda resolution: -resolution.calls)
 
 
-def _resolved(module: str, asked: Mapping[str, tuple[int, int]]) -> Resolving:
-    made = Resolving(module)
+def _resolved(module: str, counts: Mapping[str, tuple[int, int]]) -> Resolving:
+    resolution = Resolving(module)
     # Python asks for the status of each link of the chain and reads those that are links; libc reads them at once
-    for path, times in passes({path: max(both) for path, both in asked.items()}).items():
+    for path, times in passes({path: max(both) for path, both in counts.items()}).items():
         if times:
-            made.calls += times + min(times, *asked[path])
-            made.distinct.add(path)
-    return made
+            resolution.calls += times + min(times, *counts[path])
+            resolution.distinct.add(path)
+    return resolution
 
 
 def passes(counts: Mapping[str, int]) -> dict[str, int]:
@@ -60,18 +60,18 @@ def passes(counts: Mapping[str, int]) -> dict[str, int]:
     for path in counts:
         if path != "/":
             below[path.rpartition("/")[0]].append(path)
-    found: dict[str, int] = {}
+    walked: dict[str, int] = {}
     for path in sorted(below[""]):
-        found[path] = min(counts[path], sum(counts[child] for child in below.get(path, ())))
-    waiting = list(found)
+        walked[path] = min(counts[path], sum(counts[child] for child in below.get(path, ())))
+    waiting = list(walked)
     while waiting:
         parent = waiting.pop()
         children = below.get(parent, ())
-        asked = sum(counts[child] for child in children)
+        total = sum(counts[child] for child in children)
         for child in children:
-            found[child] = counts[child] * min(asked, found[parent]) // asked if asked else 0
+            walked[child] = counts[child] * min(total, walked[parent]) // total if total else 0
         waiting += children
-    return found
+    return walked
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ class Directory:
     told_by: str
     operations: int = 0
     missing: int = 0
-    found: set[str] = field(default_factory=set)  # libraries
+    present: set[str] = field(default_factory=set)  # libraries
     sought: set[str] = field(default_factory=set)
     in_vain: Counter[str] = field(default_factory=Counter)  # by library; "": the directory itself is not there
     by_module: Counter[str] = field(default_factory=Counter)
@@ -130,9 +130,9 @@ def loaded_objects(tables: Tables) -> list[str]:
     return [row[0] for row in tables.query(sql) if LIBRARY.search(os.path.basename(row[0])) and row[0] not in CACHES]
 
 
-def loader_directories(tables: Tables, selection: Selection = ALL, told: Origins | None = None) -> list[Directory]:
+def loader_directories(tables: Tables, selection: Selection = ALL, origins: Origins | None = None) -> list[Directory]:
     """Every directory that was asked for a library, the most in vain first; `told`: who named it, if known."""
-    told_by = dict(told or {}) | dict.fromkeys(_library_path(tables), "LD_LIBRARY_PATH")
+    told_by = dict(origins or {}) | dict.fromkeys(_library_path(tables), "LD_LIBRARY_PATH")
     directories: dict[str, Directory] = {}
     for path, operation, result, module, times in tables.query(IMPORT_LOADER_SQL.format(condition=chosen(selection))):
         folder, name = os.path.split(path)
@@ -140,9 +140,11 @@ def loader_directories(tables: Tables, selection: Selection = ALL, told: Origins
             continue
         # a stat is that of a directory, which the loader asks for where it found nothing in it
         place = os.path.normpath(FEATURES.sub("", path if not LIBRARY.search(name) else folder))
-        one = directories.setdefault(place, Directory(place, told_by.get(place, _system(place))))
-        _count(one, name if LIBRARY.search(name) else "", result, module, times)
-    return sorted(directories.values(), key=lambda one: (-one.missing, -one.operations, one.path))
+        directory = directories.setdefault(place, Directory(place, told_by.get(place, _system(place))))
+        _count(directory, name if LIBRARY.search(name) else "", result, module, times)
+    return sorted(
+        directories.values(), key=lambda directory: (-directory.missing, -directory.operations, directory.path)
+    )
 
 
 def _library_path(tables: Tables) -> list[str]:
@@ -163,17 +165,25 @@ def _count(directory: Directory, name: str, result: str, module: str, times: int
         directory.missing += times
         directory.in_vain[name] += times
     elif result == "ok" and name:
-        directory.found.add(name)
+        directory.present.add(name)
 
 
-def import_loader(tables: Tables, selection: Selection = ALL, told: Origins | None = None) -> Table:
+def import_loader(tables: Tables, selection: Selection = ALL, origins: Origins | None = None) -> Table:
     """One line for each directory and who told the loader to look there, as far as that is known."""
     table = Table("import_loader", "The dynamic loader's search", IMPORT_LOADER_COLUMNS, [])
-    for one in loader_directories(tables, selection, told):
-        most = one.by_module.most_common(1)[0][0]
-        row = (one.path, one.told_by, one.operations, one.missing, len(one.found), len(one.sought), most)
+    for directory in loader_directories(tables, selection, origins):
+        most = directory.by_module.most_common(1)[0][0]
+        row = (
+            directory.path,
+            directory.told_by,
+            directory.operations,
+            directory.missing,
+            len(directory.present),
+            len(directory.sought),
+            most,
+        )
         table.rows.append(row)
-    if any(not one[1] for one in table.rows):
+    if any(not row[1] for row in table.rows):
         table.notes.append("Where no name is given: RPATH or RUNPATH of an object, which `rankscope imports` reads.")
     return arranged(table, selection)
 
@@ -212,11 +222,11 @@ class SearchedDirectory:
     listings: int = 0
     missing: int = 0
     is_package: bool = False
-    found: set[str] = field(default_factory=set)
+    present: set[str] = field(default_factory=set)
 
     @property
     def never_hit(self) -> bool:
-        return not self.found and not self.is_package
+        return not self.present and not self.is_package
 
     @property
     def kind(self) -> str:
@@ -232,38 +242,38 @@ def search_entries(tables: Tables, selection: Selection = ALL) -> list[SearchedD
     entries = {row[0]: SearchedDirectory(row[0]) for row in rows if row[1] == "list" and row[3] != "code"}
     for path, operation, result, cause, times in rows:
         _take(entries, path, operation, result, cause, times)
-    asked = [entry for entry in entries.values() if entry.operations]
-    return sorted(asked, key=lambda entry: (-entry.operations, entry.path))
+    searched = [entry for entry in entries.values() if entry.operations]
+    return sorted(searched, key=lambda entry: (-entry.operations, entry.path))
 
 
 def _take(
     entries: dict[str, SearchedDirectory], path: str, operation: str, result: str, cause: str, times: int
 ) -> None:
     folder, name = os.path.split(path)
-    asked = entries.get(path) or entries.get(folder)
-    if asked is not None and cause == "search":
-        asked.operations += times
-        asked.listings += times if operation == "list" else 0
-        asked.missing += times if result == "ENOENT" else 0
+    entry = entries.get(path) or entries.get(folder)
+    if entry is not None and cause == "search":
+        entry.operations += times
+        entry.listings += times if operation == "list" else 0
+        entry.missing += times if result == "ENOENT" else 0
     if result != "ok" or (path in entries and operation == "list"):
         return
     if os.path.basename(folder) == "__pycache__":
         folder = os.path.dirname(folder)
     if folder in entries:
         # anything that is there counts as found: rather too little is called useless than too much
-        entries[folder].found.add(path)
+        entries[folder].present.add(path)
     if name.startswith("__init__."):
         if folder in entries:
             entries[folder].is_package = True
         above = os.path.dirname(folder)
         if above in entries:
-            entries[above].found.add(folder)
+            entries[above].present.add(folder)
 
 
 def import_search(tables: Tables, selection: Selection = ALL) -> Table:
     """One line for each directory of Python's search, the most asked first."""
     table = Table("import_search", "Python's search", SEARCH_COLUMNS, [])
     for entry in search_entries(tables, selection):
-        counts = (entry.operations, entry.listings, entry.missing, len(entry.found))
+        counts = (entry.operations, entry.listings, entry.missing, len(entry.present))
         table.rows.append((entry.path, *counts, entry.kind))
     return arranged(table, selection)

@@ -107,31 +107,31 @@ SPREAD_COLUMNS = (
 
 def staging(compared: Sequence[BothWays]) -> list[Table]:
     """The table of all scales, the spread, and the nodes of the largest."""
-    ordered = sorted((one for one in compared if one.staged or one.in_place), key=nodes_of)
-    rows = [row(one) for one in ordered]
+    ordered = sorted((comparison for comparison in compared if comparison.staged or comparison.in_place), key=nodes_of)
+    rows = [row(comparison) for comparison in ordered]
     table = Table("staging", "Staged and in place", STAGING_COLUMNS, rows)
     table.notes += notes(rows)
-    table.warnings += [warning for one in ordered for warning in warnings(one)]
+    table.warnings += [warning for comparison in ordered for warning in warnings(comparison)]
     if not ordered or not ordered[-1].staged:
         return [table]
     return [table, spread(ordered[-1].staged[-1]), nodes(ordered[-1].staged[-1])]
 
 
-def nodes_of(one: BothWays) -> int:
-    return max((len(timed.nodes) for timed in one.staged), default=0)
+def nodes_of(comparison: BothWays) -> int:
+    return max((len(timed.nodes) for timed in comparison.staged), default=0)
 
 
-def row(one: BothWays) -> tuple[Cell, ...]:
+def row(comparison: BothWays) -> tuple[Cell, ...]:
     """One scale: the time of the last rank or node, of several rounds the median."""
-    in_place = middle([most(timed.ranks, "import_ns") for timed in one.in_place])
-    transfer = middle([most(timed.nodes, "transfer_ns") for timed in one.staged])
-    unpack = middle([most(timed.nodes, "unpack_ns") for timed in one.staged])
-    importing = middle([most(timed.ranks, "import_ns") for timed in one.staged])
-    total = middle([most_total(timed.ranks) for timed in one.staged])
-    ranks = max((len(timed.ranks) for timed in [*one.in_place, *one.staged]), default=0)
+    in_place = middle([most(timed.ranks, "import_ns") for timed in comparison.in_place])
+    transfer = middle([most(timed.nodes, "transfer_ns") for timed in comparison.staged])
+    unpack = middle([most(timed.nodes, "unpack_ns") for timed in comparison.staged])
+    importing = middle([most(timed.ranks, "import_ns") for timed in comparison.staged])
+    total = middle([most_total(timed.ranks) for timed in comparison.staged])
+    ranks = max((len(timed.ranks) for timed in [*comparison.in_place, *comparison.staged]), default=0)
     faster = in_place / total if in_place and total else None
     return (
-        nodes_of(one) or None,
+        nodes_of(comparison) or None,
         ranks,
         in_place,
         transfer,
@@ -168,28 +168,28 @@ def notes(rows: Sequence[tuple[Cell, ...]]) -> list[str]:
     points = [(int(row[0]), float(row[2]), float(row[6])) for row in rows if row[0] and row[2] and row[6]]
     if not points:
         return ["No break-even: nothing was measured both in place and staged"]
-    found = break_even(*zip(*sorted(points), strict=True))
-    return [f"Break-even: {found.verdict('in place', 'staging', 'nodes')}"]
+    crossing = break_even(*zip(*sorted(points), strict=True))
+    return [f"Break-even: {crossing.verdict('in place', 'staging', 'nodes')}"]
 
 
-def warnings(one: BothWays) -> list[str]:
+def warnings(comparison: BothWays) -> list[str]:
     """What makes a row doubtful."""
-    found = []
-    for timed in one.staged:
+    problems = []
+    for timed in comparison.staged:
         failed = [node for node in timed.nodes if not node.get("staged")]
         if failed:
             reason = failed[0].get("reason")
-            found.append(f"{len(failed)} of {len(timed.nodes)} nodes ran in place: {reason}")
+            problems.append(f"{len(failed)} of {len(timed.nodes)} nodes ran in place: {reason}")
         alone = [node["alone_because"] for node in timed.nodes if node.get("alone_because")]
         if alone:
-            found.append(f"{len(alone)} of {len(timed.nodes)} nodes did not find the others: {alone[0]}")
+            problems.append(f"{len(alone)} of {len(timed.nodes)} nodes did not find the others: {alone[0]}")
         unfinished = sum(1 for node in timed.nodes if not node.get("ended"))
         if unfinished:
-            found.append(f"{unfinished} nodes had not reported what came from the original place")
-    codes = {rank["exit_code"] for timed in [*one.in_place, *one.staged] for rank in timed.ranks} - {0}
+            problems.append(f"{unfinished} nodes had not reported what came from the original place")
+    codes = {rank["exit_code"] for timed in [*comparison.in_place, *comparison.staged] for rank in timed.ranks} - {0}
     if codes:
-        found.append(f"commands ended with exit codes {', '.join(map(str, sorted(codes)))}: times may mean little")
-    return found
+        problems.append(f"commands ended with exit codes {', '.join(map(str, sorted(codes)))}: times may mean little")
+    return problems
 
 
 def spread(timed: StagingNotes) -> Table:

@@ -188,9 +188,9 @@ def import_trees(tables: Tables, selection: Selection = ALL) -> list[Node]:
 def _add_modules(tables: Tables, condition: str, nodes: dict[tuple[int, int], Node]) -> None:
     rows = tables.query(MODULES_SQL.format(condition=condition))
     for process, module, _, name, thread, begin, wall, self_wall, cpu, self_cpu, failed, objects in rows:
-        own = Counts(shared_objects=objects or 0)
+        own_counts = Counts(shared_objects=objects or 0)
         times = (begin, wall or 0, self_wall or 0, cpu or 0, self_cpu or 0)
-        nodes[process, module] = Node(name, process, module, thread, *times, bool(failed), own)
+        nodes[process, module] = Node(name, process, module, thread, *times, bool(failed), own_counts)
     for process, module, parent, *_ in rows:
         above = nodes.get((process, parent)) or nodes[process, 0]
         above.children.append(nodes[process, module])
@@ -213,9 +213,9 @@ def _finish_process(root: Node) -> None:
 def _without_predecessors(images: list[Image], roots: dict[int, Node]) -> dict[Pid, list[Image]]:
     """The programs that a process was, one after the other by exec; the times of the earlier ones are left out."""
     by_pid: dict[Pid, list[Image]] = {}
-    for one in sorted(images, key=lambda one: one.elapsed_ns):
-        if one.pid is not None:
-            by_pid.setdefault((one.host, one.pid), []).append(one)
+    for image in sorted(images, key=lambda image: image.elapsed_ns):
+        if image.pid is not None:
+            by_pid.setdefault((image.host, image.pid), []).append(image)
     for sequence in by_pid.values():
         for before, after in pairwise(sequence):
             roots[after.process].wall_ns -= before.elapsed_ns
@@ -254,7 +254,7 @@ def _starter(parent: Node, at_ns: int, starters: set[tuple[int, int]]) -> Node:
 
 
 def _is_below(node: Node, root: Node) -> bool:
-    return any(one is node for one in root.walk())
+    return any(child is node for child in root.walk())
 
 
 def _add_up(top: Node) -> None:
@@ -280,16 +280,16 @@ def merged(trees: Iterable[Node], key: Callable[[Node], str]) -> list[Node]:
 
 
 def _one(name: str, nodes: list[Node], key: Callable[[Node], str]) -> Node:
-    made = Node(name, nodes[0].process, nodes[0].module, nodes[0].thread, min(node.begin_ns for node in nodes))
+    joined = Node(name, nodes[0].process, nodes[0].module, nodes[0].thread, min(node.begin_ns for node in nodes))
     for time in ("wall_ns", "self_wall_ns", "cpu_ns", "self_cpu_ns"):
-        setattr(made, time, sum(getattr(node, time) for node in nodes))
-    made.failed = all(node.failed for node in nodes)
+        setattr(joined, time, sum(getattr(node, time) for node in nodes))
+    joined.failed = all(node.failed for node in nodes)
     for node in nodes:
-        made.own.add(node.own)
-        made.whole.add(node.whole)
-    made.children = merged((child for node in nodes for child in node.children), key)
-    made.merged = sum(node.merged for node in nodes)
-    return made
+        joined.own.add(node.own)
+        joined.whole.add(node.whole)
+    joined.children = merged((child for node in nodes for child in node.children), key)
+    joined.merged = sum(node.merged for node in nodes)
+    return joined
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -73,8 +73,8 @@ def iprof_parts(tables: Tables, selection: Selection = ALL) -> list[Table]:
 def _sent(row: Any) -> tuple[Any, ...]:
     """Bytes of MPI or of a device's copies, under the heading of the backend that moved them."""
     layer, name, *sums = row
-    found = (by for start, by in COPIED_BY.items() if name.startswith(start))
-    by = layer if layer == Layer.MPI else next(found, Layer.CUDA_API)
+    layers = (by for start, by in COPIED_BY.items() if name.startswith(start))
+    by = layer if layer == Layer.MPI else next(layers, Layer.CUDA_API)
     return _traffic(by), Layer.MEMORY, name, *sums
 
 
@@ -96,9 +96,9 @@ def _place(key: tuple[str, str]) -> int:
 def _part(tables: Tables, layer: str, title: str, rows: list[Any], bounds: dict[Any, float], who: str) -> Table:
     size = layer == "memory"
     unit, what = (Unit.BYTES, "bytes") if size else (Unit.NS, "ns")
-    made = [_numbers(row, title, bounds) if size else _times(row) for row in rows]
-    made.sort(key=lambda row: -row[1])  # equal ones stay as they came
-    total = sum(row[1] for row in made)
+    lines = [_numbers(row, title, bounds) if size else _times(row) for row in rows]
+    lines.sort(key=lambda row: -row[1])  # equal ones stay as they came
+    total = sum(row[1] for row in lines)
     columns = (
         Column("name", Unit.NAME),
         Column(f"total_{what}", unit),
@@ -107,9 +107,9 @@ def _part(tables: Tables, layer: str, title: str, rows: list[Any], bounds: dict[
         *(Column(f"{name}_{what}", unit) for name in ("mean", "min", "max")),
         Column("errors", Unit.COUNT),
     )
-    shown: list[tuple[Cell, ...]] = [_row(row, total) for row in made]
-    errors = sum(row[5] for row in made)
-    shown.append(("Total", total, 1.0 if total else None, sum(row[2] for row in made), None, None, None, errors))
+    shown: list[tuple[Cell, ...]] = [_row(row, total) for row in lines]
+    errors = sum(row[5] for row in lines)
+    shown.append(("Total", total, 1.0 if total else None, sum(row[2] for row in lines), None, None, None, errors))
     return Table(title, _header(tables, layer, title, who), columns, shown)
 
 
@@ -131,15 +131,17 @@ def _row(row: tuple[Any, ...], total: float) -> tuple[Cell, ...]:
 
 def _header(tables: Tables, layer: str, title: str, condition: str) -> str:
     """The title with the numbers of hosts, processes, threads and devices."""
-    told = {name: value for series, name, value in tables.query(COUNTS) if series == title}
-    if not told:
+    numbers = {name: value for series, name, value in tables.query(COUNTS) if series == title}
+    if not numbers:
         source = layer if layer != "memory" else "mpi" if title == _traffic("mpi") else "gpu"
         seen = tables.query(SEEN.format(condition=condition), [source])[0]
-        told = dict(zip(COUNTED, seen[:-1] if source == "gpu" else seen[:3], strict=False))
+        numbers = dict(zip(COUNTED, seen[:-1] if source == "gpu" else seen[:3], strict=False))
         if source == Layer.GPU or (source == Layer.CUDA_API and not seen[-1]):
-            del told["threads"]  # CUPTI's buffers are added up by a thread of ours: whose calls they were is not kept
+            del numbers[
+                "threads"
+            ]  # CUPTI's buffers are added up by a thread of ours: whose calls they were is not kept
         if source == Layer.GPU:
-            told["devices"], tiles = tables.query(TILES.format(condition=condition))[0]
-            told |= {"subdevices": tiles} if tiles else {}
-    counts = [f"{told[name]} {name.capitalize()}" for name in COUNTED if name in told]
+            numbers["devices"], tiles = tables.query(TILES.format(condition=condition))[0]
+            numbers |= {"subdevices": tiles} if tiles else {}
+    counts = [f"{numbers[name]} {name.capitalize()}" for name in COUNTED if name in numbers]
     return " | ".join([title, *counts]) + " | "

@@ -50,9 +50,9 @@ def verdict(before: Standing, now: Standing, patience_ns: int) -> Verdict:
     alive = [rank for rank in now.ranks if not now.is_gone(rank)]
     stuck = _stuck(before, now)
     for find in (_disagreeing, _left, _dead):
-        found = find(now, stuck, alive)
-        if found is not None:
-            return found
+        result = find(now, stuck, alive)
+        if result is not None:
+            return result
     if not alive and now.launcher_runs and not all(_ended_well(now, rank) for rank in now.ranks):
         return Verdict("restarting")
     if not alive:
@@ -64,9 +64,9 @@ def _stuck(before: Standing, now: Standing) -> list[Key]:
     """Collectives that the same ranks were in at both moments, those that hold most ranks first."""
     held: dict[Key, int] = defaultdict(int)
     for rank in now.under_way:
-        one = now.inside(rank)
-        if one is not None and one.group in now.groups and _still(before, now, rank, one):
-            held[one.group, one.sequence] += 1
+        record = now.inside(rank)
+        if record is not None and record.group in now.groups and _still(before, now, rank, record):
+            held[record.group, record.sequence] += 1
     return sorted(held, key=lambda key: (-held[key], key))
 
 
@@ -93,9 +93,9 @@ def _verdict(kind: str, now: Standing, key: Key, guilty: Sequence[int]) -> Verdi
 def _disagreeing(now: Standing, stuck: Sequence[Key], alive: Sequence[int]) -> Verdict | None:
     """Members of a group that entered different operations under one number."""
     for key in stuck:
-        found = sides(now, key)
-        if len(found) > 1 and not now.groups[key[0]].guessed:
-            return _minority(now, key, list(found.values()))
+        parties = sides(now, key)
+        if len(parties) > 1 and not now.groups[key[0]].guessed:
+            return _minority(now, key, list(parties.values()))
     return None
 
 
@@ -106,12 +106,12 @@ def _minority(now: Standing, key: Key, parties: Sequence[list[int]]) -> Verdict:
     rest = [rank for ranks in parties if len(largest) > 1 or len(ranks) < most for rank in ranks]
     followed = largest[0] if len(largest) == 1 else []
     kinds = {_how(now, key, rank, followed) for rank in rest}
-    found = _verdict(kinds.pop() if len(kinds) == 1 else "skipped_or_order", now, key, rest)
-    found.waiting = tuple(sorted(followed))
+    result = _verdict(kinds.pop() if len(kinds) == 1 else "skipped_or_order", now, key, rest)
+    result.waiting = tuple(sorted(followed))
     if followed:
-        found.operation = operation(now.records[followed[0]][key].name)
-    found.instead = {rank: _entered_as(now.records[rank][key], found.operation) for rank in rest}
-    return found
+        result.operation = operation(now.records[followed[0]][key].name)
+    result.instead = {rank: _entered_as(now.records[rank][key], result.operation) for rank in rest}
+    return result
 
 
 def _entered_as(entered: Entered, expected: str) -> str:
@@ -123,14 +123,14 @@ def _entered_as(entered: Entered, expected: str) -> str:
 
 def _how(now: Standing, key: Key, rank: int, followed: Sequence[int]) -> str:
     """Skipped or in another order: what the rank entered afterwards tells, where it entered anything."""
-    own = _tail(now, key, rank)
-    theirs = max((_tail(now, key, one) for one in followed), key=len, default=[])
+    own_tail = _tail(now, key, rank)
+    theirs = max((_tail(now, key, other) for other in followed), key=len, default=[])
     if now.is_gone(rank) or now.is_finalizing(rank):
         return "skipped"
-    shared = min(len(own), len(theirs) - 1)
-    if shared >= 2 and own[:shared] == theirs[1 : 1 + shared]:
+    shared = min(len(own_tail), len(theirs) - 1)
+    if shared >= 2 and own_tail[:shared] == theirs[1 : 1 + shared]:
         return "skipped"
-    if len(own) > 1 and sorted(own[: len(theirs)]) == sorted(theirs[: len(own)]):
+    if len(own_tail) > 1 and sorted(own_tail[: len(theirs)]) == sorted(theirs[: len(own_tail)]):
         return "order"
     return "skipped_or_order"
 
@@ -238,23 +238,23 @@ def _in_a_circle(now: Standing, keys: Sequence[Key]) -> Verdict:
     most = len(now.held(keys[0]))
     rivals = [key for key in keys if len(now.held(key)) == most]
     guilty = now.absent(keys[0]) if len(rivals) == 1 else sorted({r for key in rivals for r in now.absent(key)})
-    found = _verdict("skipped_or_order", now, keys[0], guilty)
+    result = _verdict("skipped_or_order", now, keys[0], guilty)
     for rank in guilty:
-        one = now.inside(rank)
-        if one is not None:
-            found.instead[rank] = f"{operation(one.name)} #{one.sequence} of {now.groups[one.group].label}"
-    return found
+        record = now.inside(rank)
+        if record is not None:
+            result.instead[rank] = f"{operation(record.name)} #{record.sequence} of {now.groups[record.group].label}"
+    return result
 
 
 def _late(before: Standing, now: Standing, key: Key, awaited: Sequence[int], patience_ns: int) -> Verdict:
     unseen = [rank for rank in awaited if rank in now.missing]
     kind = "not_started" if unseen else "not_arrived" if awaited else "stalled"
-    found = _verdict(kind, now, key, unseen or awaited)
-    found.usual_ns = usual_ns(now, key[0])
+    result = _verdict(kind, now, key, unseen or awaited)
+    result.usual_ns = usual_ns(now, key[0])
     moves = any(_moved(before, now, rank) for rank in awaited)
-    if moves or (found.waited_ns or 0) < max(patience_ns, USUAL_TIMES * found.usual_ns):
-        found.kind = "no_hang"
-    return found
+    if moves or (result.waited_ns or 0) < max(patience_ns, USUAL_TIMES * result.usual_ns):
+        result.kind = "no_hang"
+    return result
 
 
 def _moved(before: Standing, now: Standing, rank: int) -> bool:
@@ -272,19 +272,19 @@ def usual_ns(now: Standing, identity: str) -> int:
     """The longest stay in, or pause between, collectives of this group in the logs: what this job is used to."""
     longest = 0
     for moment in now.ranks.values():
-        ended = [one for one in moment.entered if one.group == identity and one.end_ns is not None]
-        for one, following in pairwise(ended):
-            longest = max(longest, following.start_ns - (one.end_ns or 0))
-        longest = max([longest, *((one.end_ns or 0) - one.start_ns for one in ended)])
+        ended = [record for record in moment.entered if record.group == identity and record.end_ns is not None]
+        for record, following in pairwise(ended):
+            longest = max(longest, following.start_ns - (record.end_ns or 0))
+        longest = max([longest, *((record.end_ns or 0) - record.start_ns for record in ended)])
     return longest
 
 
 def _quiet(before: Standing, now: Standing, patience_ns: int) -> Verdict:
     """Nobody stands in a collective: fine while something moves or has moved of late."""
     alive = [rank for rank in now.ranks if not now.is_gone(rank)]
-    found = _for_messages(before, now, alive, patience_ns)
-    if found is not None:
-        return found
+    result = _for_messages(before, now, alive, patience_ns)
+    if result is not None:
+        return result
     if any(_moved(before, now, rank) for rank in alive):
         return Verdict("no_hang")
     last_ns = max((now.ranks[rank].facts.ended_ns or 0 for rank in alive), default=0)
@@ -296,17 +296,17 @@ def _quiet(before: Standing, now: Standing, patience_ns: int) -> Verdict:
 
 def _for_messages(before: Standing, now: Standing, alive: Sequence[int], patience_ns: int) -> Verdict | None:
     """Ranks that were in the same call outside collectives at both moments, and those that they wait for."""
-    held = {rank: one for rank in alive if (one := now.calling(rank)) is not None and one == before.calling(rank)}
+    held = {rank: call for rank in alive if (call := now.calling(rank)) is not None and call == before.calling(rank)}
     if not held:
         return None
-    awaited = {peer for one in held.values() if (peer := now.peer(one)) is not None}
+    awaited = {peer for call in held.values() if (peer := now.peer(call)) is not None}
     guilty = sorted(awaited - held.keys()) or sorted(awaited & held.keys())  # a circle: all of them
-    since_ns = max(now.ranks[rank].read_ns - one.since_ns for rank, one in held.items())
+    since_ns = max(now.ranks[rank].read_ns - call.since_ns for rank, call in held.items())
     usual = max((usual_ns(now, identity) for identity in now.groups), default=0)
-    name = Counter(operation(one.name) for one in held.values()).most_common(1)[0][0]
-    found = Verdict("messages", "", None, name, tuple(guilty), tuple(sorted(held)), since_ns, usual)
+    name = Counter(operation(call.name) for call in held.values()).most_common(1)[0][0]
+    result = Verdict("messages", "", None, name, tuple(guilty), tuple(sorted(held)), since_ns, usual)
     ended = any(now.is_gone(rank) or rank in now.missing for rank in guilty)
     moves = any(_moved(before, now, rank) for rank in (guilty or alive))
     if not ended and (moves or since_ns < max(patience_ns, USUAL_TIMES * usual)):
-        found.kind = "no_hang"
-    return found
+        result.kind = "no_hang"
+    return result

@@ -260,8 +260,8 @@ def places_table(before: Standing, now: Standing, lines: Mapping[int, str], coll
     for rank in sorted([*now.ranks, *now.missing]):
         where, since_ns = place(now, rank)
         facts = now.ranks[rank].facts if rank in now.ranks else RankFacts()
-        told = (where, facts.phase, process_text(now, rank), facts.host, lines.get(rank, ""))
-        row = alike[(*told, None if collapse else rank)]
+        described = (where, facts.phase, process_text(now, rank), facts.host, lines.get(rank, ""))
+        row = alike[(*described, None if collapse else rank)]
         row.ranks.append(rank)
         row.since_ns += [since_ns] if since_ns is not None else []
         share = cpu_share(before, now, rank)

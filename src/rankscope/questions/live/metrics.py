@@ -179,9 +179,9 @@ def look_points(look: Look) -> Iterator[Point]:
     yield Point(COLLECTIVES, sum(group.collectives for moment in moments for group in moment.groups))
     yield Point(LOST, sum(moment.facts.lost_calls + moment.facts.lost_trace_events for moment in moments))
     yield from _known(MEMORY, max((moment.facts.max_rss_bytes or 0 for moment in moments), default=0) or None)
-    yield from _known(WAIT, mean(one.waiting for one in pace))
-    yield from _known(TRANSFER, mean(one.transferring for one in pace))
-    yield from _known(CPU, mean(one.cpu for one in pace))
+    yield from _known(WAIT, mean(rank_pace.waiting for rank_pace in pace))
+    yield from _known(TRANSFER, mean(rank_pace.transferring for rank_pace in pace))
+    yield from _known(CPU, mean(rank_pace.cpu for rank_pace in pace))
     yield from _gpu_points(now)
     late = slowest_rank(look.pace) if look.behaviour is None else slowest_rank_of_many(look.behaviour, look.pace)
     if late is not None:
@@ -190,12 +190,12 @@ def look_points(look: Look) -> Iterator[Point]:
 
 
 def _states(now: Standing) -> dict[str, int]:
-    found = Counter({"running": 0, "exited": 0, "failed": 0, "missing": len(now.missing)})
+    counts = Counter({"running": 0, "exited": 0, "failed": 0, "missing": len(now.missing)})
     for moment in now.ranks.values():
         facts = moment.facts
         well = facts.ending == "exited" and not facts.exit_code
-        found["running" if facts.ending == "running" else "exited" if well else "failed"] += 1
-    return dict(found)
+        counts["running" if facts.ending == "running" else "exited" if well else "failed"] += 1
+    return dict(counts)
 
 
 def _known(metric: Metric, value: float | None, words: tuple[str, ...] = ()) -> Iterator[Point]:
@@ -205,9 +205,9 @@ def _known(metric: Metric, value: float | None, words: tuple[str, ...] = ()) -> 
 
 def _gpu_points(now: Standing) -> Iterator[Point]:
     shares = [moment.device_shares for moment in now.ranks.values() if moment.device_shares]
-    for part in sorted({part for one in shares for part in one}):
-        yield Point(GPU_PART, sum(one.get(part, 0.0) for one in shares) / len(shares), (part.replace(" ", "_"),))
-    yield from _known(GPU_BUSY, mean(_busy(one) for one in shares))
+    for part in sorted({part for share in shares for part in share}):
+        yield Point(GPU_PART, sum(share.get(part, 0.0) for share in shares) / len(shares), (part.replace(" ", "_"),))
+    yield from _known(GPU_BUSY, mean(_busy(share) for share in shares))
 
 
 def _busy(shares: Mapping[str, float]) -> float | None:
@@ -217,20 +217,20 @@ def _busy(shares: Mapping[str, float]) -> float | None:
 def steps_done(now: Standing) -> int | None:
     """How many steps all ranks have completed, where they are recorded."""
     done = [moment.steps for moment in now.ranks.values()]
-    return min((one or 0 for one in done), default=None) if any(one is not None for one in done) else None
+    return min((count or 0 for count in done), default=None) if any(count is not None for count in done) else None
 
 
 def rank_points(look: Look) -> Iterator[Point]:
     """The same of every rank: as many series as there are ranks, of each metric."""
     for rank, moment in sorted(look.now.ranks.items()):
-        words, one = (str(rank), moment.facts.host), look.pace.get(rank, RankPace(rank))
+        words, rank_pace = (str(rank), moment.facts.host), look.pace.get(rank, RankPace(rank))
         yield Point(RANK_RUNNING, int(moment.facts.ending == "running"), words)
         yield from _known(RANK_STEPS, moment.steps, words)
         yield from _known(RANK_STEP, moment.step_ns / 1e9 if moment.step_ns is not None else None, words)
-        yield from _known(RANK_WAIT, one.waiting, words)
-        yield from _known(RANK_TRANSFER, one.transferring, words)
-        yield from _known(RANK_CAUSED, one.waited_for, words)
-        yield from _known(RANK_CPU, one.cpu, words)
+        yield from _known(RANK_WAIT, rank_pace.waiting, words)
+        yield from _known(RANK_TRANSFER, rank_pace.transferring, words)
+        yield from _known(RANK_CAUSED, rank_pace.waited_for, words)
+        yield from _known(RANK_CPU, rank_pace.cpu, words)
         yield from _known(RANK_GPU, _busy(moment.device_shares), words)
         yield from _known(RANK_MEMORY, moment.facts.max_rss_bytes or None, words)
 
@@ -252,20 +252,20 @@ class StepSums:
         """What has been recorded since the last time."""
         sums: dict[str, float] = {}
         count = 0
-        for one in steps.ranks:
-            begins = one.begin_ns
-            first = int(np.searchsorted(begins, self._newest_ns.get(one.rank, -1), side="right"))
+        for rank_steps in steps.ranks:
+            begins = rank_steps.begin_ns
+            first = int(np.searchsorted(begins, self._newest_ns.get(rank_steps.rank, -1), side="right"))
             if first == len(begins):
                 continue
-            seen = self._done.get(one.rank, 0) + len(begins) - first
-            self._done[one.rank] = max(seen, int(one.number[-1])) if steps.source == "recorded" else seen
-            lengths_s = some_of(one.values, "length_ns", first, len(begins)) / 1e9
-            self._newest_ns[one.rank] = float(begins[-1]) + 1e9 * float(lengths_s[-1]) / 2
+            seen = self._done.get(rank_steps.rank, 0) + len(begins) - first
+            self._done[rank_steps.rank] = max(seen, int(rank_steps.number[-1])) if steps.source == "recorded" else seen
+            lengths_s = some_of(rank_steps.values, "length_ns", first, len(begins)) / 1e9
+            self._newest_ns[rank_steps.rank] = float(begins[-1]) + 1e9 * float(lengths_s[-1]) / 2
             self._counts += np.bincount(np.searchsorted(BOUNDS_S, lengths_s), minlength=len(self._counts))
             self._total_s += float(lengths_s.sum())
             count += len(lengths_s)
-            for name, values in _parts_of(one).items():
-                sums[name] = sums.get(name, 0.0) + float(some_of(one.values, values, first, len(begins)).sum())
+            for name, values in _parts_of(rank_steps).items():
+                sums[name] = sums.get(name, 0.0) + float(some_of(rank_steps.values, values, first, len(begins)).sum())
         if count:
             self._parts = [*_mean_points(sums, count)]
 
@@ -281,10 +281,10 @@ class StepSums:
         yield from () if has_ended else self._parts
 
 
-def _parts_of(one: RankSteps) -> dict[str, str]:
+def _parts_of(rank_steps: RankSteps) -> dict[str, str]:
     """The columns whose means are published, by the word for them."""
-    own = {part: f"own {part}" for part in PARTS if part in one.own}
-    return {"": "length_ns", **own, "exposed_communication": "exposed_ns"}
+    own_parts = {part: f"own {part}" for part in PARTS if part in rank_steps.own}
+    return {"": "length_ns", **own_parts, "exposed_communication": "exposed_ns"}
 
 
 def _mean_points(sums_ns: Mapping[str, float], count: float) -> Iterator[Point]:
@@ -298,12 +298,12 @@ def _mean_points(sums_ns: Mapping[str, float], count: float) -> Iterator[Point]:
 def run_points(tables: Tables, others: Sequence[Account]) -> Iterator[Point]:
     """Of a run so far: its steps, slow-downs, goodput over all its starts, and what recording cost."""
     steps = steps_of(tables)
-    lengths_ns = steps.pooled(steps.ranks, lambda one: one.length_ns)
+    lengths_ns = steps.pooled(steps.ranks, lambda rank_steps: rank_steps.length_ns)
     if len(lengths_ns):
         p50_ns, p99_ns = np.quantile(lengths_ns, (0.5, 0.99)).tolist()
         yield Point(STEP_P50, p50_ns / 1e9)
         yield Point(STEP_P99, p99_ns / 1e9)
-        slow = [one for one in slowdowns_of(tables) if one.goes_on and one.before_ns]
+        slow = [slowdown for slowdown in slowdowns_of(tables) if slowdown.goes_on and slowdown.before_ns]
         yield Point(SLOWDOWN, slow[-1].after_ns / slow[-1].before_ns if slow else 1.0)
     yield from _goodput_points(tables, others)
     yield from _known(
@@ -314,15 +314,15 @@ def run_points(tables: Tables, others: Sequence[Account]) -> Iterator[Point]:
 
 
 def _goodput_points(tables: Tables, others: Sequence[Account]) -> Iterator[Point]:
-    own = account(tables)
-    if own is None:
+    run_account = account(tables)
+    if run_account is None:
         return
-    accounts = sorted([*others, own], key=lambda one: one.began_ns)
-    yield Point(RESTARTS, sum(one.attempts for one in accounts) - 1)
+    accounts = sorted([*others, run_account], key=lambda each: each.began_ns)
+    yield Point(RESTARTS, sum(each.attempts for each in accounts) - 1)
     shares = {str(kind): (float(ns or 0), share) for kind, ns, share, _ in goodput_table(accounts).rows}
     for kind, (ns, _) in shares.items():
         yield Point(WALL, ns / 1e9, (kind.replace(" ", "_"),))
-    if any(one.useful or one.lost for one in accounts):
+    if any(each.useful or each.lost for each in accounts):
         yield Point(GOODPUT, float(shares[USEFUL][1] or 0.0) if USEFUL in shares else 0.0)
 
 
@@ -351,29 +351,32 @@ def _number(cell: Cell) -> float:
 
 
 def _straggler_points(known: Collectives) -> Iterator[Point]:
-    found = sums(known)
-    place, verdict = straggler(known, found)
+    waiting_sums = sums(known)
+    place, verdict = straggler(known, waiting_sums)
     if place is not None and verdict == AWAITED:
         yield Point(STRAGGLER, int(known.log.ranks[place]))
-        yield Point(CAUSED, float(found.caused_ns[place]) / found.all_caused_ns)
+        yield Point(CAUSED, float(waiting_sums.caused_ns[place]) / waiting_sums.all_caused_ns)
 
 
 def history(tables: Tables, run: str, started_ns: int) -> list[Snapshot]:
     """The steps of a run one after the other, with their parts: means over windows of them, so many at most."""
-    ranks = [one for one in steps_of(tables).ranks if len(one.number)]
+    ranks = [rank_steps for rank_steps in steps_of(tables).ranks if len(rank_steps.number)]
     if not ranks:
         return []
-    first, last = min(int(one.number[0]) for one in ranks), max(int(one.number[-1]) for one in ranks)
+    first, last = (
+        min(int(rank_steps.number[0]) for rank_steps in ranks),
+        max(int(rank_steps.number[-1]) for rank_steps in ranks),
+    )
     wide = -(-(last - first + 1) // MOST_WINDOWS)
     windows = (last - first) // wide + 1
     counts, ends = np.zeros(windows), np.zeros(windows)
     sums_ns: dict[str, np.ndarray] = {}
-    for one in ranks:
-        at = (one.number - first) // wide
+    for rank_steps in ranks:
+        at = (rank_steps.number - first) // wide
         counts += np.bincount(at, minlength=windows)
-        np.maximum.at(ends, at, np.asarray(one.begin_ns + one.length_ns, np.float64))
-        for name, column in _parts_of(one).items():
-            sums_ns[name] = sums_ns.get(name, np.zeros(windows)) + np.bincount(at, one.values[column], windows)
+        np.maximum.at(ends, at, np.asarray(rank_steps.begin_ns + rank_steps.length_ns, np.float64))
+        for name, column in _parts_of(rank_steps).items():
+            sums_ns[name] = sums_ns.get(name, np.zeros(windows)) + np.bincount(at, rank_steps.values[column], windows)
     return [
         Snapshot(
             *(run, started_ns, int(ends[at]), min(last, first + (at + 1) * wide - 1)),

@@ -51,33 +51,35 @@ class Standing:
             if group.my_rank is not None
         }
         for rank in sorted(self.under_way):
-            one = self.inside(rank)
-            if one is not None:
-                self.held_by[key_of(one)].append(rank)
+            record = self.inside(rank)
+            if record is not None:
+                self.held_by[key_of(record)].append(rank)
 
     def inside(self, rank: int) -> Entered | None:
         """What holds the rank: the call it is in, else the oldest nonblocking operation that does not end."""
         open_ones = self.under_way.get(rank, [])
-        blocking = [one for one in open_ones if not one.nonblocking]
+        blocking = [record for record in open_ones if not record.nonblocking]
         return next(iter(blocking or open_ones), None)
 
     def calling(self, rank: int) -> Calling | None:
         """The call outside collectives that the rank has been waiting in longest."""
         calls = self.ranks[rank].calling if rank in self.ranks else []
-        return min(calls, key=lambda one: one.since_ns, default=None)
+        return min(calls, key=lambda record: record.since_ns, default=None)
 
-    def peer(self, one: Calling) -> int | None:
+    def peer(self, call: Calling) -> int | None:
         """The rank that a call names; None where it names none, or any."""
-        if one.peer is None or one.peer < 0:
+        if call.peer is None or call.peer < 0:
             return None
-        if not one.group or (one.group in self.groups and self.groups[one.group].label == WORLD):
-            return one.peer if one.group else None
-        return self.by_place.get((one.group, one.peer))
+        if not call.group or (call.group in self.groups and self.groups[call.group].label == WORLD):
+            return call.peer if call.group else None
+        return self.by_place.get((call.group, call.peer))
 
     def last(self, rank: int) -> Entered | None:
         """The newest collective that the rank has ended."""
-        ended = [one for one in self.ranks[rank].entered if one.end_ns is not None] if rank in self.ranks else []
-        return max(ended, key=lambda one: one.end_ns or 0) if ended else None
+        ended = (
+            [record for record in self.ranks[rank].entered if record.end_ns is not None] if rank in self.ranks else []
+        )
+        return max(ended, key=lambda record: record.end_ns or 0) if ended else None
 
     def is_gone(self, rank: int) -> bool:
         return rank in self.ranks and self.ranks[rank].facts.ending in GONE
@@ -113,46 +115,49 @@ def signature(entered: Entered) -> Signature:
 
 def sides(now: Standing, key: Key) -> dict[Signature, list[int]]:
     """The members that entered this collective, by what they entered as."""
-    found = {rank: now.records[rank][key] for rank in now.groups[key[0]].entered if key in now.records.get(rank, {})}
+    records = {rank: now.records[rank][key] for rank in now.groups[key[0]].entered if key in now.records.get(rank, {})}
     # between two groups the side of the root has no number for it and the others bring no bytes: names only
-    two_sided = len({one.root < 0 for one in found.values()}) > 1
+    two_sided = len({record.root < 0 for record in records.values()}) > 1
     by_side: dict[Signature, list[int]] = defaultdict(list)
-    for rank in sorted(found, key=lambda rank: (found[rank].bytes == UNSIZED, rank)):
-        by_side[(operation(found[rank].name), -1, -1) if two_sided else _side(by_side, found[rank])].append(rank)
+    for rank in sorted(records, key=lambda rank: (records[rank].bytes == UNSIZED, rank)):
+        by_side[(operation(records[rank].name), -1, -1) if two_sided else _side(by_side, records[rank])].append(rank)
     return {side: sorted(ranks) for side, ranks in by_side.items()}
 
 
 def _side(so_far: Iterable[Signature], entered: Entered) -> Signature:
     """One whose bytes are not known yet differs from nobody in them."""
-    own = signature(entered)
-    alike = (side for side in so_far if (side[0], side[2]) == (own[0], own[2]))
-    return next(alike, own) if entered.bytes == UNSIZED else own
+    own_signature = signature(entered)
+    alike = (side for side in so_far if (side[0], side[2]) == (own_signature[0], own_signature[2]))
+    return next(alike, own_signature) if entered.bytes == UNSIZED else own_signature
 
 
 def standing(moments: Sequence[Moment], expected: int | None = None, launcher_runs: bool = False) -> Standing:
     """The picture that the files of all ranks give together."""
-    ranks = {one.facts.rank: one for one in moments if one.facts.rank is not None}
-    sizes = [one.facts.world_size for one in ranks.values() if one.facts.world_size]
+    ranks = {moment.facts.rank: moment for moment in moments if moment.facts.rank is not None}
+    sizes = [moment.facts.world_size for moment in ranks.values() if moment.facts.world_size]
     promised = max([expected or 0, *sizes]) if ranks else 0
     missing = frozenset(range(min(promised, 1 << 20))) - ranks.keys()
-    records = {rank: {key_of(one): one for one in moment.entered} for rank, moment in ranks.items()}
+    records = {rank: {key_of(record): record for record in moment.entered} for rank, moment in ranks.items()}
     under_way = {rank: _under_way(moment) for rank, moment in ranks.items()}
-    open_ones = {rank: found for rank, found in under_way.items() if found}
+    open_ones = {rank: entered for rank, entered in under_way.items() if entered}
     return Standing(ranks, missing, _groups(ranks, missing), open_ones, records, launcher_runs)
 
 
 def _under_way(moment: Moment) -> list[Entered]:
-    return [one for one in moment.entered if one.end_ns is None and one.group]
+    return [record for record in moment.entered if record.end_ns is None and record.group]
 
 
 def _groups(ranks: dict[int, Moment], missing: frozenset[int]) -> dict[str, GroupNow]:
     groups: dict[str, GroupNow] = {}
     for rank, moment in ranks.items():
-        for one in moment.groups:
-            if (one.size or 0) < 2:
+        for group_seen in moment.groups:
+            if (group_seen.size or 0) < 2:
                 continue
-            group = groups.setdefault(one.identity, GroupNow(one.identity, one.name, one.size or 0, {}, one.guessed))
-            group.entered[rank] = max(one.collectives, group.entered.get(rank, 0))
+            group = groups.setdefault(
+                group_seen.identity,
+                GroupNow(group_seen.identity, group_seen.name, group_seen.size or 0, {}, group_seen.guessed),
+            )
+            group.entered[rank] = max(group_seen.collectives, group.entered.get(rank, 0))
     for group in groups.values():
         # a group that holds everybody has members that have not even used it yet
         if group.label == WORLD or group.size == len(ranks) + len(missing):
@@ -189,15 +194,17 @@ class RankPace:
 
 def paces(before: Standing, now: Standing) -> dict[int, RankPace]:
     """Every rank between two readings."""
-    made = {rank: _pace(rank, before.ranks.get(rank), moment, now.is_gone(rank)) for rank, moment in now.ranks.items()}
+    by_rank = {
+        rank: _pace(rank, before.ranks.get(rank), moment, now.is_gone(rank)) for rank, moment in now.ranks.items()
+    }
     waited, inside, caused = _matched(now)
-    whole = sum(caused.values())
-    for rank, pace in made.items():
+    total_ns = sum(caused.values())
+    for rank, pace in by_rank.items():
         if pace.communicating is not None and inside[rank] > 0:
             pace.waiting = pace.communicating * min(1.0, waited[rank] / inside[rank])
-        if whole > 0 and not now.is_gone(rank):
-            pace.waited_for = caused.get(rank, 0) / whole
-    return made
+        if total_ns > 0 and not now.is_gone(rank):
+            pace.waited_for = caused.get(rank, 0) / total_ns
+    return by_rank
 
 
 def _pace(rank: int, earlier: Moment | None, moment: Moment, gone: bool) -> RankPace:
@@ -226,9 +233,9 @@ def _asynchronous_share(earlier: Moment, moment: Moment, stepped: bool) -> float
     if not beside:
         return 0.0
     spans = sorted(
-        (one.start_ns, one.end_ns if one.end_ns is not None else moment.read_ns)
-        for one in moment.entered
-        if one.group in beside
+        (record.start_ns, record.end_ns if record.end_ns is not None else moment.read_ns)
+        for record in moment.entered
+        if record.group in beside
     )
     if not spans:
         return 0.0
@@ -251,14 +258,14 @@ def _matched(now: Standing) -> tuple[dict[int, int], dict[int, int], dict[int, i
         if arrived_ns is None:
             continue
         whole_ns = 0
-        for rank, one in members:  # plain comparisons: hundreds of thousands of records at each look
-            end_ns = one.end_ns if one.end_ns is not None else now.ranks[rank].read_ns
-            wait_ns = (arrived_ns if arrived_ns < end_ns else end_ns) - one.start_ns
+        for rank, record in members:  # plain comparisons: hundreds of thousands of records at each look
+            end_ns = record.end_ns if record.end_ns is not None else now.ranks[rank].read_ns
+            wait_ns = (arrived_ns if arrived_ns < end_ns else end_ns) - record.start_ns
             if wait_ns > 0:
                 waited[rank] += wait_ns
                 whole_ns += wait_ns
-            if end_ns > one.start_ns:
-                inside[rank] += end_ns - one.start_ns
+            if end_ns > record.start_ns:
+                inside[rank] += end_ns - record.start_ns
         for late in last:
             caused[late] += whole_ns // len(last)
     return waited, inside, caused
@@ -272,18 +279,18 @@ def _arrival(now: Standing, key: Key, members: list[tuple[int, Entered]]) -> tup
         return read_ns, absent
     if len(members) < now.groups[key[0]].size:
         return None, []
-    if any(one.end_ns is None for _, one in members) and len(sides(now, key)) > 1:
+    if any(record.end_ns is None for _, record in members) and len(sides(now, key)) > 1:
         return read_ns, []  # in different operations: they wait for each other
-    rank, one = max(members, key=lambda member: member[1].start_ns)
-    return one.start_ns, [rank]
+    rank, record = max(members, key=lambda member: member[1].start_ns)
+    return record.start_ns, [rank]
 
 
 def _by_collective(now: Standing) -> dict[Key, list[tuple[int, Entered]]]:
-    found: dict[Key, list[tuple[int, Entered]]] = defaultdict(list)
+    by_collective: dict[Key, list[tuple[int, Entered]]] = defaultdict(list)
     for rank, records in now.records.items():
         for key, record in records.items():
-            found[key].append((rank, record))
-    return {key: members for key, members in found.items() if key[0] in now.groups}
+            by_collective[key].append((rank, record))
+    return {key: members for key, members in by_collective.items() if key[0] in now.groups}
 
 
 def mean(values: Iterable[float | None]) -> float | None:

@@ -61,26 +61,28 @@ def live_behaviour(now: Standing, pace: Mapping[int, RankPace]) -> Behaviour:
     logged = int(np.median([len(now.ranks[rank].entered) for rank in ranks] or [0])) or 1
 
     def measure(name: str, unit: str, value: Callable[[RankPace, Moment], float | None], adds_up: int = 0) -> Measure:
-        found = (value(pace[rank], now.ranks[rank]) for rank in ranks)
-        return Measure(name, unit, np.array([np.nan if one is None else one for one in found], np.float64), adds_up)
+        values = (value(pace[rank], now.ranks[rank]) for rank in ranks)
+        return Measure(
+            name, unit, np.array([np.nan if value is None else value for value in values], np.float64), adds_up
+        )
 
-    made = [
-        measure(WAITED_FOR, "%", lambda one, _: _percent(one.waited_for), adds_up=logged),
-        measure(WAITING, "%", lambda one, _: _percent(one.waiting)),
-        measure("CPU", "%", lambda one, _: _percent(one.cpu)),
+    measures = [
+        measure(WAITED_FOR, "%", lambda pace_of, _: _percent(pace_of.waited_for), adds_up=logged),
+        measure(WAITING, "%", lambda pace_of, _: _percent(pace_of.waiting)),
+        measure("CPU", "%", lambda pace_of, _: _percent(pace_of.cpu)),
         measure("step", "ms", lambda _, moment: moment.step_ns / 1e6 if moment.step_ns is not None else None),
         measure("steps done", "count", lambda _, moment: moment.steps),
     ]
     if world is not None:
-        made.append(measure("collectives done", "count", lambda one, _: world.entered.get(one.rank)))
-    if not np.isfinite(made[1].values).any():  # without logs it is not known who waits
-        made.append(measure("outside", "%", lambda one, _: _percent(one.outside)))
-    return Behaviour(ranks, [now.ranks[rank].facts.host for rank in ranks], telling(made))
+        measures.append(measure("collectives done", "count", lambda pace_of, _: world.entered.get(pace_of.rank)))
+    if not np.isfinite(measures[1].values).any():  # without logs it is not known who waits
+        measures.append(measure("outside", "%", lambda pace_of, _: _percent(pace_of.outside)))
+    return Behaviour(ranks, [now.ranks[rank].facts.host for rank in ranks], telling(measures))
 
 
 def largest_group(now: Standing) -> GroupNow | None:
     """The group whose collectives tell how far ranks have come."""
-    return max(now.groups.values(), key=lambda one: (one.size, sum(one.entered.values())), default=None)
+    return max(now.groups.values(), key=lambda group: (group.size, sum(group.entered.values())), default=None)
 
 
 def _percent(share: float | None) -> float | None:
@@ -96,11 +98,11 @@ def many_tables(
     if not differing.rows:
         differing.notes = [f"None: all are within {FAR} spreads of the median in everything."]
     del differing.rows[most:]
-    made = [_percentiles(now, pace), standing_table(now, most), *([differing] if behaviour.measures else [])]
+    tables = [_percentiles(now, pace), standing_table(now, most), *([differing] if behaviour.measures else [])]
     kinds = ranks_alike(behaviour)
     if any(int(str(row[1])) > 1 for row in kinds.rows[1:]):  # single ranks that differ are told above
-        made.append(_cut(kinds, most, "group"))
-    return [*made, _cut(by_place, most, "row")] if by_place.rows else made
+        tables.append(_cut(kinds, most, "group"))
+    return [*tables, _cut(by_place, most, "row")] if by_place.rows else tables
 
 
 def _cut(table: Table, most: int, what: str) -> Table:
@@ -112,13 +114,15 @@ def _cut(table: Table, most: int, what: str) -> Table:
 def _percentiles(now: Standing, pace: Mapping[int, RankPace]) -> Table:
     world = largest_group(now)
     rows: list[tuple[Cell, ...]] = []
-    for rank, one in pace.items():
+    for rank, rank_pace in pace.items():
         done = world.entered.get(rank) if world is not None else None
-        told = (one.steps_per_s, now.ranks[rank].step_ns, one.collectives_per_s, done)
-        rows.append((*told, one.waiting, one.transferring, one.outside, one.cpu, one.waited_for))
-    made = percentiles(Table("ranks", "Ranks", FIGURES, rows), SHOWN_PERCENTILES)
-    made.title = "Percentiles over the ranks"
-    return made
+        rates = (rank_pace.steps_per_s, now.ranks[rank].step_ns, rank_pace.collectives_per_s, done)
+        rows.append(
+            (*rates, rank_pace.waiting, rank_pace.transferring, rank_pace.outside, rank_pace.cpu, rank_pace.waited_for)
+        )
+    table = percentiles(Table("ranks", "Ranks", FIGURES, rows), SHOWN_PERCENTILES)
+    table.title = "Percentiles over the ranks"
+    return table
 
 
 def standing_table(now: Standing, most: int) -> Table:
@@ -150,17 +154,19 @@ def outlying_places(behaviour: Behaviour, group_of: Mapping[str, str]) -> Table:
     """Hosts, and groups of hosts, that are far from the median in anything, the farthest first."""
     far = far_places(places_that_differ(behaviour, group_of))
     names = [column.name for column in far.columns]
-    kept = [names.index(name) for name in OF_A_PLACE]
+    columns_of_place = [names.index(name) for name in OF_A_PLACE]
     columns = [
         far.columns[at] if names[at] != "p50" else Column("p50", Unit.NUMBER, "Has", "median value of its ranks")
-        for at in kept
+        for at in columns_of_place
     ]
-    return Table(far.name, far.title, columns, [tuple(row[at] for at in kept) for row in far.rows], far.notes)
+    return Table(
+        far.name, far.title, columns, [tuple(row[at] for at in columns_of_place) for row in far.rows], far.notes
+    )
 
 
 def slowest_of_many(behaviour: Behaviour, by_place: Table) -> str:
     """The ranks, or the host or group, that the others wait for; a rank alone only where it is far from the median."""
-    by_name = {one.name: one for one in behaviour.measures}
+    by_name = {measure.name: measure for measure in behaviour.measures}
     caused, waiting = by_name.get(WAITED_FOR), by_name.get(WAITING)
     if caused is None and waiting is None:
         return ""
@@ -181,11 +187,11 @@ def slowest_rank_of_many(behaviour: Behaviour, pace: Mapping[int, RankPace]) -> 
 
 def _late(behaviour: Behaviour) -> list[int]:
     """Places of the ranks that are waited for far more than the median, or that wait far less."""
-    by_name = {one.name: one for one in behaviour.measures}
+    by_name = {measure.name: measure for measure in behaviour.measures}
     return _far(behaviour, by_name.get(WAITED_FOR), 1.0) or _far(behaviour, by_name.get(WAITING), -1.0)
 
 
-def _far(found: Behaviour, measure: Measure | None, side: float) -> list[int]:
+def _far(behaviour: Behaviour, measure: Measure | None, side: float) -> list[int]:
     """Places of the ranks that are far above (1) or below (-1) the median."""
     if measure is None:
         return []
@@ -194,15 +200,15 @@ def _far(found: Behaviour, measure: Measure | None, side: float) -> list[int]:
 
 def _late_ranks(behaviour: Behaviour, late: list[int], caused: Measure | None, waiting: Measure | None) -> str:
     hosts = sorted({behaviour.hosts[at] for at in late})
-    told = [
+    sentences = [
         f"{rank_words(behaviour.ranks[at] for at in late)} ({hosts[0] if len(hosts) == 1 else f'{len(hosts)} hosts'})"
     ]
     if caused is not None:
-        told.append(f"{float(np.nansum(caused.values[late])):.0f} % of the waiting is for {_them(late)}")
+        sentences.append(f"{float(np.nansum(caused.values[late])):.0f} % of the waiting is for {_them(late)}")
     if waiting is not None:
-        own = float(np.nanmean(waiting.values[late]))
-        told.append(f"{_they(late)} {own:.0f} % of the time, the others {waiting.usual:.0f} %")
-    return f"{told[0]}: {'; '.join(told[1:])}"
+        waiting_share = float(np.nanmean(waiting.values[late]))
+        sentences.append(f"{_they(late)} {waiting_share:.0f} % of the time, the others {waiting.usual:.0f} %")
+    return f"{sentences[0]}: {'; '.join(sentences[1:])}"
 
 
 def _them(late: list[int]) -> str:
@@ -257,10 +263,10 @@ def job_table(
         mean(moment.step_ns for moment in now.ranks.values()),
         _parts(now),
         _device_parts(now),
-        mean(one.collectives_per_s for one in all_paces),
-        mean(one.waiting for one in all_paces),
-        mean(one.transferring for one in all_paces),
-        mean(one.outside for one in all_paces),
+        mean(rank_pace.collectives_per_s for rank_pace in all_paces),
+        mean(rank_pace.waiting for rank_pace in all_paces),
+        mean(rank_pace.transferring for rank_pace in all_paces),
+        mean(rank_pace.outside for rank_pace in all_paces),
         _slowest(pace) if slowest is None else slowest,
         KINDS[verdict.kind] if verdict.kind in HANGS else sentence(verdict, now),
     )
@@ -282,7 +288,7 @@ def _phases(now: Standing) -> str:
 
 def _steps(now: Standing, pace: dict[int, RankPace]) -> str:
     done = [moment.steps for moment in now.ranks.values() if moment.steps is not None]
-    rate = mean(one.steps_per_s for one in pace.values())
+    rate = mean(rank_pace.steps_per_s for rank_pace in pace.values())
     if not done or rate is None:
         return ""
     span = str(min(done)) if min(done) == max(done) else f"{min(done)} to {max(done)}"
@@ -311,31 +317,31 @@ def _largest_first(of_ranks: Sequence[Mapping[str, float]]) -> str:
 
 def slowest_rank(pace: Mapping[int, RankPace]) -> int | None:
     """The rank that waits least, where the others wait clearly longer."""
-    known = sorted((one.waiting, one.rank) for one in pace.values() if one.waiting is not None)
+    known = sorted((rank_pace.waiting, rank_pace.rank) for rank_pace in pace.values() if rank_pace.waiting is not None)
     return None if len(known) < 2 or known[1][0] - known[0][0] < CLEAR_SHARE else known[0][1]
 
 
 def _slowest(pace: dict[int, RankPace]) -> str:
-    waiting = {one.rank: one.waiting for one in pace.values() if one.waiting is not None}
+    waiting = {rank_pace.rank: rank_pace.waiting for rank_pace in pace.values() if rank_pace.waiting is not None}
     rank = slowest_rank(pace)
     if rank is None:
         return "none stands out" if waiting else ""
     cause = pace[rank].waited_for
     came = f"; {100 * cause:.0f} % of the waiting is for it" if cause is not None else ""
-    others = mean(share for one, share in waiting.items() if one != rank) or 0.0
+    others = mean(share for other, share in waiting.items() if other != rank) or 0.0
     return f"{rank} (waits {100 * waiting[rank]:.0f} % of the time, the others {100 * others:.0f} %{came})"
 
 
 def ranks_table(now: Standing, verdict: Verdict, pace: dict[int, RankPace], most_rows: int | None) -> Table:
     """One row per rank, worst first: guilty of a hang, ended, then those that wait least."""
     order = sorted(pace, key=lambda rank: _badness(now, verdict, pace[rank]))
-    kept = order if most_rows is None else order[: max(1, most_rows)]
+    shown_ranks = order if most_rows is None else order[: max(1, most_rows)]
     hosts = {moment.facts.host for moment in now.ranks.values()}
     phases = {moment.facts.phase for moment in now.ranks.values()}
-    rows = [_row(now, pace[rank], len(hosts) > 1, len(phases) > 1) for rank in kept]
+    rows = [_row(now, pace[rank], len(hosts) > 1, len(phases) > 1) for rank in shown_ranks]
     table = Table("ranks", "Ranks, worst first", RANKS, rows)
-    if len(kept) < len(order):
-        table.notes.append(f"{len(order) - len(kept)} more ranks")
+    if len(shown_ranks) < len(order):
+        table.notes.append(f"{len(order) - len(shown_ranks)} more ranks")
     return table
 
 

@@ -121,10 +121,10 @@ class Messages:
         at = order[np.minimum(np.searchsorted(sends[order], receives), len(order) - 1)]
         return np.where(sends[at] == receives, self.send_wait_ns[at], 0)
 
-    def only(self, kept: Array) -> Messages:
+    def only(self, chosen: Array) -> Messages:
         """These messages."""
-        group = Words(self.group.codes[kept], self.group.values)
-        others = {one.name: getattr(self, one.name)[kept] for one in fields(self) if one.name != "group"}
+        group = Words(self.group.codes[chosen], self.group.values)
+        others = {field.name: getattr(self, field.name)[chosen] for field in fields(self) if field.name != "group"}
         return Messages(group=group, **others)
 
 
@@ -145,8 +145,8 @@ def matched_messages(tables: Tables) -> Messages:
 
 def message_blocks(tables: Tables) -> Iterator[Messages]:
     """The same, the receivers of some ranks at a time: of a large run they may be too many for memory."""
-    for found, _ in _blocks(tables):
-        yield found
+    for block, _ in _blocks(tables):
+        yield block
 
 
 def _blocks(tables: Tables) -> Iterator[tuple[Messages, int]]:
@@ -167,7 +167,7 @@ def joined(blocks: Sequence[Messages]) -> Messages:
     """Several blocks as one."""
     if not blocks:
         nothing = np.zeros(0, np.int64)
-        others: dict[str, Any] = {one.name: nothing for one in fields(Messages) if one.name != "group"}
+        others: dict[str, Any] = {field.name: nothing for field in fields(Messages) if field.name != "group"}
         return Messages(group=Words(nothing, []), **others)
     if len(blocks) == 1:
         return blocks[0]
@@ -175,9 +175,9 @@ def joined(blocks: Sequence[Messages]) -> Messages:
     code_of = {value: code for code, value in enumerate(values)}
     codes = [np.array([code_of[value] for value in b.group.values], np.int64)[b.group.codes] for b in blocks]
     others = {
-        one.name: np.concatenate([getattr(block, one.name) for block in blocks])
-        for one in fields(Messages)
-        if one.name != "group"
+        field.name: np.concatenate([getattr(block, field.name) for block in blocks])
+        for field in fields(Messages)
+        if field.name != "group"
     }
     return Messages(group=Words(np.concatenate(codes), values), **others)
 
@@ -199,15 +199,15 @@ class _Places:
 
     def corrected(self, process: Array, begin_ns: Array) -> tuple[Array, Array]:
         """Times as the reference's clock would show them, and their errors."""
-        own = self.clock[process]
-        if (own == 0).all():
+        clock_of = self.clock[process]
+        if (clock_of == 0).all():
             return begin_ns, np.zeros(len(begin_ns))
         moved, error = begin_ns.copy(), np.zeros(len(begin_ns))
-        for place in np.unique(own).tolist():
-            here = np.flatnonzero(own == place)
+        for place in np.unique(clock_of).tolist():
+            here = np.flatnonzero(clock_of == place)
             time_ns = (begin_ns[here] - self.base_ns).astype(np.float64)
-            found, error[here] = self.clocks.clocks[place].to_reference(time_ns)
-            moved[here] += np.round(found - time_ns).astype(np.int64)
+            reference_ns, error[here] = self.clocks.clocks[place].to_reference(time_ns)
+            moved[here] += np.round(reference_ns - time_ns).astype(np.int64)
         return moved, error
 
 
@@ -231,23 +231,23 @@ class _Kernels:
 
     def begins(self, rows: Mapping[str, Any], end: str) -> Array:
         """When the kernels of these ends began; of what is not NCCL's when it was posted."""
-        own = rows[f"{end}_begin_ns"].astype(np.int64)
+        own_ns = rows[f"{end}_begin_ns"].astype(np.int64)
         if not len(self.key):
-            return own
+            return own_ns
         names = (f"{end}_process", f"{end}_thread", f"{end}_posted")
         key = _packed(*(rows[name].astype(np.int64) for name in names))
         at = np.minimum(np.searchsorted(self.key, key), len(self.key) - 1)
-        return np.where((self.key[at] == key) & _of_nccl(rows), self.begin[at], own)
+        return np.where((self.key[at] == key) & _of_nccl(rows), self.begin[at], own_ns)
 
 
 def _kernel_starts(begin: Array, end: Array, lane: Array) -> Array:
     """Which of them, in the order of posting, begin a new kernel: all before have ended, or it is another's lane."""
-    made = np.ones(len(begin), bool)
+    starts = np.ones(len(begin), bool)
     over = end[0]
     for at in range(1, len(begin)):
-        made[at] = lane[at] != lane[at - 1] or begin[at] >= over
-        over = end[at] if made[at] else max(over, end[at])
-    return made
+        starts[at] = lane[at] != lane[at - 1] or begin[at] >= over
+        over = end[at] if starts[at] else max(over, end[at])
+    return starts
 
 
 def _block(places: _Places, rows: Mapping[str, Any]) -> tuple[Messages, int]:
@@ -260,7 +260,7 @@ def _block(places: _Places, rows: Mapping[str, Any]) -> tuple[Messages, int]:
     send_begin, send_error = places.corrected(sender, rows["send_begin_ns"].astype(np.int64))
     recv_begin, recv_error = places.corrected(receiver, rows["recv_begin_ns"].astype(np.int64))
     same = places.clock[sender] == places.clock[receiver]
-    found = Messages(
+    messages = Messages(
         sender=places.rank[sender],
         receiver=places.rank[receiver],
         group=rows["group"],
@@ -278,18 +278,20 @@ def _block(places: _Places, rows: Mapping[str, Any]) -> tuple[Messages, int]:
         recv_thread=rows["recv_thread"].astype(np.int64),
         error_ns=np.where(same, 0.0, send_error + recv_error),
     )
-    _end_late(found, rows)
-    good = _consistent(found, rows, same)
-    return found if good.all() else found.only(good), int(np.count_nonzero(~good))
+    _end_late(messages, rows)
+    good = _consistent(messages, rows, same)
+    return messages if good.all() else messages.only(good), int(np.count_nonzero(~good))
 
 
-def _end_late(found: Messages, rows: Mapping[str, Any]) -> None:
+def _end_late(messages: Messages, rows: Mapping[str, Any]) -> None:
     """A kernel of NCCL that sends and receives is heard to end as soon as it has sent: what it receives after that ends
     when it was sent."""
-    early = found.recv_end_ns < found.send_begin_ns - np.where(np.isfinite(found.error_ns), found.error_ns, np.inf)
+    early = messages.recv_end_ns < messages.send_begin_ns - np.where(
+        np.isfinite(messages.error_ns), messages.error_ns, np.inf
+    )
     early &= _of_nccl(rows)
-    found.recv_end_ns = np.where(early, found.send_end_ns, found.recv_end_ns)
-    found.recv_blocked_ns = np.where(early, found.recv_end_ns - found.recv_begin_ns, found.recv_blocked_ns)
+    messages.recv_end_ns = np.where(early, messages.send_end_ns, messages.recv_end_ns)
+    messages.recv_blocked_ns = np.where(early, messages.recv_end_ns - messages.recv_begin_ns, messages.recv_blocked_ns)
 
 
 def _of_nccl(rows: Mapping[str, Any]) -> Array:
@@ -303,31 +305,31 @@ def _within(rows: Mapping[str, Any], end: str) -> Array:
     return np.clip(rows[f"{end}_blocked_ns"].astype(np.int64), 0, np.maximum(stay, 0))
 
 
-def _consistent(found: Messages, rows: Mapping[str, Any], same_clock: Array) -> Array:
+def _consistent(messages: Messages, rows: Mapping[str, Any], same_clock: Array) -> Array:
     """A pair whose sizes differ, or that was received before it was sent, proves that its envelope was miscounted.
 
     Not NCCL's times: a send begins when its plugin hears of it, which may be milliseconds after the device began.
     """
     wrong = rows["sent_bytes"] != rows["bytes"]
     is_timed = same_clock & ~_of_nccl(rows)
-    wrong = wrong | (is_timed & (found.recv_end_ns < found.send_begin_ns - CAUSALITY_NS))
+    wrong = wrong | (is_timed & (messages.recv_end_ns < messages.send_begin_ns - CAUSALITY_NS))
     if not wrong.any():
-        return np.ones(len(found), bool)
+        return np.ones(len(messages), bool)
     identity = rows["identity"].codes.astype(np.int64)
-    columns = np.stack([identity, found.sender, found.receiver, found.tag])
+    columns = np.stack([identity, messages.sender, messages.receiver, messages.tag])
     _, envelope = np.unique(columns, axis=1, return_inverse=True)
     return ~np.isin(envelope, envelope[wrong])
 
 
 def ends_left_out(tables: Tables) -> Counter[tuple[str, str]]:
     """Sends and receives that are in no message, by kind and reason."""
-    told: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     for kind, why, count in tables.query(REASONS):
-        told[kind, why] = count
+        counts[kind, why] = count
     for kind in ("send", "receive"):
-        told[kind, NO_PARTNER] = told.pop((kind, ""), 0)
-    for found, wrong in _blocks(tables):
+        counts[kind, NO_PARTNER] = counts.pop((kind, ""), 0)
+    for block, wrong in _blocks(tables):
         for kind in ("send", "receive"):
-            told[kind, NO_PARTNER] -= len(found) + wrong
-            told[kind, DISAGREE] += wrong
-    return +told
+            counts[kind, NO_PARTNER] -= len(block) + wrong
+            counts[kind, DISAGREE] += wrong
+    return +counts

@@ -55,12 +55,12 @@ def messages(tables: Tables, selection: Selection = ALL) -> Table:
     table = Table("messages", "Messages between ranks", MESSAGES_COLUMNS, [])
     sums: dict[tuple[int, int], Any] = {}
     for block in message_blocks(tables):
-        for pair, told in _pairs(block):
-            sums[pair] = sums[pair] + told if pair in sums else told
+        for pair, added in _pairs(block):
+            sums[pair] = sums[pair] + added if pair in sums else added
     wanted = selection.ranks
     rows = [
-        _row(sender, receiver, dict(zip(SUMS, told.tolist(), strict=True)))
-        for (sender, receiver), told in sums.items()
+        _row(sender, receiver, dict(zip(SUMS, pair_sums.tolist(), strict=True)))
+        for (sender, receiver), pair_sums in sums.items()
         if wanted is None or sender in wanted or receiver in wanted
     ]
     rows.sort(key=lambda row: (-row[4] - row[5], row[0], row[1]))
@@ -84,16 +84,18 @@ def _pairs(block: Messages) -> list[tuple[tuple[int, int], Any]]:
         np.minimum(error, np.maximum(block.recv_blocked_ns, block.send_blocked_ns)),
     )
     sums = np.stack([np.bincount(at, column, pairs.shape[1]) for column in columns], axis=1)
-    return [((int(sender), int(receiver)), told) for (sender, receiver), told in zip(pairs.T, sums, strict=True)]
+    return [
+        ((int(sender), int(receiver)), pair_sums) for (sender, receiver), pair_sums in zip(pairs.T, sums, strict=True)
+    ]
 
 
-def _row(sender: int, receiver: int, told: dict[str, float]) -> tuple[Any, ...]:
-    wait, send_wait, error = told["wait_ns"], told["send_wait_ns"], told["error_ns"]
+def _row(sender: int, receiver: int, sums: dict[str, float]) -> tuple[Any, ...]:
+    wait, send_wait, error = sums["wait_ns"], sums["send_wait_ns"], sums["error_ns"]
     late = "sender" if wait > send_wait else "receiver" if send_wait > wait else ""
-    whole = [int(told[name]) for name in ("messages", "bytes")]
-    late_ones = [int(told[name]) for name in ("late_sends", "late_receives")]
+    counts = [int(sums[name]) for name in ("messages", "bytes")]
+    late_ones = [int(sums[name]) for name in ("late_sends", "late_receives")]
     late = late if max(wait, send_wait) > error else ""
-    return (sender, receiver, *whole, wait, send_wait, told["transfer_ns"], *late_ones, error, late)
+    return (sender, receiver, *counts, wait, send_wait, sums["transfer_ns"], *late_ones, error, late)
 
 
 def _comment(rows: list[tuple[Any, ...]]) -> list[str]:
@@ -105,7 +107,7 @@ def _comment(rows: list[tuple[Any, ...]]) -> list[str]:
     total = sum(caused.values())
     if len(caused) < 2 or not total:
         return []
-    rank, most = max(caused.items(), key=lambda one: one[1])
+    rank, most = max(caused.items(), key=lambda item: item[1])
     if most < total / 2:
         return []
     share = 100 * most / total
@@ -129,11 +131,11 @@ def message_coverage(tables: Tables, selection: Selection = ALL) -> Table:
     table = Table("message_coverage", "Messages matched", COVERAGE_COLUMNS, [])
     matched = sum(len(block) for block in message_blocks(tables))
     left_out = ends_left_out(tables)
-    told = {MATCHED: (matched, matched)} if matched else {}
+    ends = {MATCHED: (matched, matched)} if matched else {}
     for why in sorted({why for _, why in left_out}):
-        told[why] = (left_out["send", why], left_out["receive", why])
-    total = sum(map(sum, told.values()))
-    table.rows = [(what, *counts, sum(counts) / total) for what, counts in told.items()]
+        ends[why] = (left_out["send", why], left_out["receive", why])
+    total = sum(map(sum, ends.values()))
+    table.rows = [(what, *counts, sum(counts) / total) for what, counts in ends.items()]
     gone = tables.query(OVERWRITTEN_SQL)
     if gone:
         count, who = sum(row[1] for row in gone), ranges([row[0] for row in gone])

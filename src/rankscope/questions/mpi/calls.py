@@ -54,9 +54,9 @@ def span_ns(tables: Tables, selection: Selection) -> int:
     return int(rows[0][0])
 
 
-def by_communication(found: list[Share]) -> list[tuple[str, Share]]:
+def by_communication(rank_shares: list[Share]) -> list[tuple[str, Share]]:
     """The ranks with the least, the median (the lower of two) and the most communication."""
-    ordered = sorted(found, key=lambda share: (share.comm_ns, share.rank))
+    ordered = sorted(rank_shares, key=lambda share: (share.comm_ns, share.rank))
     if not ordered:
         return []
     middle = ordered[(len(ordered) - 1) // 2]

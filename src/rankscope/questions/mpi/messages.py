@@ -66,28 +66,28 @@ MESSAGES_SQL = """
 
 def sizes(tables: Tables, selection: Selection = ALL) -> Table:
     """Calls, bytes and time of every routine that carries bytes, by size class; the costliest routine first."""
-    found = tables.query(MESSAGES_SQL.format(condition=selection.condition))
-    rows = [_row(*row) for row in found]
+    queried = tables.query(MESSAGES_SQL.format(condition=selection.condition))
+    rows = [_row(*row) for row in queried]
     table = Table("sizes", "Message sizes", MESSAGES_COLUMNS, rows)
     if any(row[8] == "progress" for row in rows):
         table.notes.append("progress: sizes of nonblocking receives are known at completion; their time is until then.")
-    table.notes += _small_messages(found)
+    table.notes += _small_messages(queried)
     return arranged(table, selection)
 
 
-def _small_messages(found: list[tuple[Any, ...]]) -> list[str]:
+def _small_messages(rows_queried: list[tuple[Any, ...]]) -> list[str]:
     """Routines whose time goes into messages too small to be data, where they matter."""
-    all_ns = sum(row[4] for row in found) or 1.0
+    all_ns = sum(row[4] for row in rows_queried) or 1.0
     notes = []
-    for name in dict.fromkeys(row[0] for row in found):
-        rows = [row for row in found if row[0] == name]
+    for name in dict.fromkeys(row[0] for row in rows_queried):
+        rows = [row for row in rows_queried if row[0] == name]
         total_ns, calls = sum(row[4] for row in rows), sum(row[2] for row in rows)
         small = [row for row in rows if 0 < row[1] <= SMALL_CLASS]
         small_ns, small_calls = sum(row[4] for row in small), sum(row[2] for row in small)
         if total_ns >= MATTERS * all_ns and small_ns >= MOST * total_ns:
             text = f"{name}: messages of at most 8 bytes are {100 * small_ns / total_ns:.0f} % of its time and"
-            whole = ": its data, if any, move where MPI does not see them" if small_calls == calls else ""
-            notes.append(f"{text} {100 * small_calls / calls:.0f} % of its calls (agreement, not data){whole}.")
+            remark = ": its data, if any, move where MPI does not see them" if small_calls == calls else ""
+            notes.append(f"{text} {100 * small_calls / calls:.0f} % of its calls (agreement, not data){remark}.")
     return notes
 
 

@@ -41,8 +41,8 @@ COMMUNICATION_COLUMNS = (
 
 def communication(tables: Tables, selection: Selection = ALL) -> Table:
     """The ranks with the minimum, the median and the maximum time in MPI."""
-    found = by_communication(shares(tables, selection))
-    rows = [(which, one.rank, one.host, one.comm_ns, one.span_ns, one.share) for which, one in found]
+    extremes = by_communication(shares(tables, selection))
+    rows = [(which, share.rank, share.host, share.comm_ns, share.span_ns, share.share) for which, share in extremes]
     return Table("communication", "Communication: minimum, median, maximum", COMMUNICATION_COLUMNS, list(rows))
 
 
@@ -111,10 +111,10 @@ def second_hand(tables: Tables, selection: Selection = ALL) -> Table:
     table = Table("second_hand", "Summary against the ranks' own files", SECOND_HAND_COLUMNS, [])
     rows = tables.query(SECOND_HAND_SQL)
     for rank, *numbers in rows:
-        for (what, unit), own, told in zip(WHAT, numbers[::2], numbers[1::2], strict=True):
+        for (what, unit), own_value, reported in zip(WHAT, numbers[::2], numbers[1::2], strict=True):
             scale = SECONDS if unit == "s" else MIB
-            if own is not None and told is not None and abs(own - told) > SLACK * scale:
-                table.rows.append((rank, what, own / scale, told / scale, unit))
+            if own_value is not None and reported is not None and abs(own_value - reported) > SLACK * scale:
+                table.rows.append((rank, what, own_value / scale, reported / scale, unit))
     if table.rows:
         ranks = sorted({int(row[0] or 0) for row in table.rows})
         text = f"{len(ranks)} of {len(rows)} ranks have other numbers in their own file than in the summary of all"
@@ -167,15 +167,15 @@ ROUTINES_SQL = f"""
 def routines(tables: Tables, selection: Selection = ALL) -> Table:
     """Calls, time and bytes of every MPI routine, over the selected ranks."""
     elapsed_ns = span_ns(tables, selection)
-    rows = [_row(found, elapsed_ns) for found in tables.query(ROUTINES_SQL.format(condition=selection.condition))]
+    rows = [_row(row, elapsed_ns) for row in tables.query(ROUTINES_SQL.format(condition=selection.condition))]
     table = Table("routines", "MPI routines", ROUTINES_COLUMNS, rows)
     if any(row[10] is not None for row in rows):
         table.notes.append("In progress: from the start of a nonblocking operation to its completion, not time lost.")
     return arranged(table, selection)
 
 
-def _row(found: tuple[Any, ...], elapsed_ns: int) -> tuple[Cell, ...]:
-    name, calls, total_ns, min_ns, max_ns, squares, size, progress_ns, errors = found
+def _row(row: tuple[Any, ...], elapsed_ns: int) -> tuple[Cell, ...]:
+    name, calls, total_ns, min_ns, max_ns, squares, size, progress_ns, errors = row
     calls, total_ns = calls or 0, total_ns or 0.0
     share = total_ns / elapsed_ns if elapsed_ns and name not in OUTSIDE else None
     mean_ns = total_ns / calls if calls else None

@@ -21,7 +21,7 @@ def wait_map_section(tables: Tables, wanted: PageOptions) -> Section | None:
     table = wait_map(tables, wanted.selection)
     if not any(number(cell) for row in table.rows for cell in row[1:]):
         return None
-    names = tuple(one.name for one in table.columns[1:])
+    names = tuple(each.name for each in table.columns[1:])
     sliced = table.columns[1].unit is Unit.SHARE
     axis = "time since the first collective" if sliced else "step"
     title = _mean_share(table) if sliced else _longest(table)
@@ -55,7 +55,7 @@ def waiting_section(tables: Tables, wanted: PageOptions) -> Section | None:
     table, matrix = waiting(tables, wanted.selection), wait_matrix(tables, wanted.selection)
     if not table.rows or not any(number(cell) for row in matrix.rows for cell in row[1:]):
         return None
-    names = tuple(one.name for one in matrix.columns[1:])
+    names = tuple(each.name for each in matrix.columns[1:])
     kind = matrix.columns[0].name
     chart = Chart("heat", matrix.name, _title(table), kind, names, f"waits for {kind}", kind)
     few = condensed(table, hosts_of(tables), "caused_ns", marked(tables, wanted))
@@ -92,11 +92,11 @@ def communication_section(tables: Tables, wanted: PageOptions) -> Section | None
         title = _wait_title(matched) if messages.rows else _communication_title(matched, STAY, "collectives", "")
         charts.append(_chart(matched, title, (*STAY, *counts)))
     pairs = matrix(tables, Selection(wanted.selection.ranks, MOST_PAIRS))
-    found = [messages, matched, nccl(tables, wanted.selection), pairs]
-    if not charts and not any(table.rows for table in found):
+    shown = [messages, matched, nccl(tables, wanted.selection), pairs]
+    if not charts and not any(table.rows for table in shown):
         return None
     question = "Which operations and message sizes take the time?"
-    return Section("communication", question, [table for table in found if table.rows], charts)
+    return Section("communication", question, [table for table in shown if table.rows], charts)
 
 
 def _chart(table: Table, title: str, parts: tuple[str, ...]) -> Chart:
@@ -119,7 +119,7 @@ def _wait_title(table: Table) -> str:
     """Of blocking calls: how long nonblocking ones are in progress is no cost, and no part of the MPI time."""
     kinds = column(table, "kind")
     kind = "call" if "call" in kinds else "progress"
-    chosen = [at for at, one in enumerate(kinds) if one == kind]
+    chosen = [at for at, other in enumerate(kinds) if other == kind]
     wait, *after = (sum(number(column(table, name)[at]) for at in chosen) for name in STAY)
     stay = wait + sum(after)
     share = percent(wait / stay) if stay else "nothing"

@@ -41,18 +41,18 @@ def path_blocks(
     """The path as blocks of one line, each named after the rank and what it does there."""
     model = replayed_model(tables)
     pieces = path_in_time(model) if model is not None and len(model.ranks) > 1 else []
-    pieces = [one for one in pieces if int(one.end_ns - begin_ns) > int(one.begin_ns - begin_ns)]
+    pieces = [piece for piece in pieces if int(piece.end_ns - begin_ns) > int(piece.begin_ns - begin_ns)]
     if len(pieces) > MOST_PIECES:
-        pieces = [one for one in pieces if _is_within(one, begin_ns, stretches)]
+        pieces = [piece for piece in pieces if _is_within(piece, begin_ns, stretches)]
     if not pieces:
         return None
-    start = np.array([one.begin_ns - begin_ns for one in pieces]).astype(np.int64)
-    end = np.array([one.end_ns - begin_ns for one in pieces]).astype(np.int64)
-    kinds = ["communication" if one.transfers else "" for one in pieces]
-    names = [name_of(f"rank {one.rank}: {one.what}", kind) for one, kind in zip(pieces, kinds, strict=True)]
+    start = np.array([piece.begin_ns - begin_ns for piece in pieces]).astype(np.int64)
+    end = np.array([piece.end_ns - begin_ns for piece in pieces]).astype(np.int64)
+    kinds = ["communication" if piece.transfers else "" for piece in pieces]
+    names = [name_of(f"rank {piece.rank}: {piece.what}", kind) for piece, kind in zip(pieces, kinds, strict=True)]
     ones = np.ones(len(pieces), np.int64)
     return Blocks(np.zeros(len(pieces), np.int64), start, end, np.array(names, np.int64), ones, end - start)
 
 
-def _is_within(one: OnPath, begin_ns: int, stretches: Sequence[tuple[int, int]]) -> bool:
-    return any(begin <= one.begin_ns - begin_ns <= end for begin, end in stretches)
+def _is_within(piece: OnPath, begin_ns: int, stretches: Sequence[tuple[int, int]]) -> bool:
+    return any(begin <= piece.begin_ns - begin_ns <= end for begin, end in stretches)

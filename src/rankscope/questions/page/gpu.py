@@ -50,12 +50,12 @@ def gpu_section(tables: Tables, wanted: PageOptions) -> Section | None:
         return None
     chart = Chart("top", table.name, _kernel_title(table), "name", ("total_ns",), "time on the GPUs")
     copies = renamed(gpu_copies(tables, wanted.selection), wanted.called)
-    found = [cut(table, MOST_NAMES), *([copies] if copies.rows else [])]
-    return Section("gpu", "Which GPU activities take the time?", found, [chart])
+    shown = [cut(table, MOST_NAMES), *([copies] if copies.rows else [])]
+    return Section("gpu", "Which GPU activities take the time?", shown, [chart])
 
 
 def _kernel_title(table: Table) -> str:
-    name, calls, total = (column(table, one)[0] for one in ("name", "calls", "total_ns"))
+    name, calls, total = (column(table, name)[0] for name in ("name", "calls", "total_ns"))
     share = column(table, "share")[0]
     text = f"{name} takes {percent(number(share))} of the GPU time" if share is not None else f"{name} comes first"
     return f"{text}: {seconds(number(total))} in {number(calls):,.0f} calls"
@@ -67,7 +67,7 @@ def gpu_time_section(tables: Tables, wanted: PageOptions) -> Section | None:
     if table is None or not table.rows:
         return None
     _add_parts(table)
-    parts = (*(one.name for one in ADDED), "idle_ns")
+    parts = (*(each.name for each in ADDED), "idle_ns")
     drawn = tuple(name for name in parts if any(number(cell) for cell in column(table, name)))
     few, axis = condensed(table, hosts_of(tables), "idle_ns", marked(tables, wanted)), "GPU active window"
     charts = bars(few, _time_title(table), drawn, axis, "idle_ns", "comm_exposed_ns")
@@ -109,26 +109,26 @@ def gpu_steps_section(tables: Tables, wanted: PageOptions) -> Section | None:
     charts[1:] = [replace(chart, label=WHERE.name, row_axis="rank/GPU") for chart in charts[1:]]
     groups = device_groups(tables, table) if few.drawn is table else None
     charts[:1] = [replace(charts[0], groups=groups.name)] if groups else charts[:1]
-    found, question = [groups] if groups else [], "Where does a step go on the GPUs?"
+    step_groups, question = [groups] if groups else [], "Where does a step go on the GPUs?"
     return Section(
-        "gpu_steps", question if several else question.replace("GPUs", "GPU"), few.tables, charts, groups=found
+        "gpu_steps", question if several else question.replace("GPUs", "GPU"), few.tables, charts, groups=step_groups
     )
 
 
 def _step_title(table: Table, parts: tuple[str, ...], where: str) -> str:
     step, titles = mean(table, "step_ns"), part_words(table)
-    told = largest_parts({titles[name]: mean(table, name) for name in parts}, step)
-    return f"A step takes {seconds(step)} on {where}{': ' + told if told else ''}"
+    parts_text = largest_parts({titles[name]: mean(table, name) for name in parts}, step)
+    return f"A step takes {seconds(step)} on {where}{': ' + parts_text if parts_text else ''}"
 
 
 def _add_parts(table: Table) -> None:
-    names = [one.name for one in table.columns]
+    names = [each.name for each in table.columns]
     wanted = ("rank", "device", "compute_ns", "hidden_ns", "exposed_ns", "busy_ns")
     for at, row in enumerate(table.rows):
         rank, device, compute, hidden, exposed, busy = (row[names.index(name)] for name in wanted)
         copies = max(0.0, number(busy) - number(compute) - number(exposed))
-        own = (number(compute) - number(hidden), number(hidden), number(exposed), copies)
-        table.rows[at] = (f"{rank}/{device}", *row, *own)
+        parts = (number(compute) - number(hidden), number(hidden), number(exposed), copies)
+        table.rows[at] = (f"{rank}/{device}", *row, *parts)
     table.columns = (WHERE, *table.columns, *ADDED)
 
 

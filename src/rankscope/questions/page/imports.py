@@ -46,10 +46,10 @@ def import_boxes(root: Mapping[str, Any]) -> Table:
     """The nested boxes as rows, each with the number of the one around it; the root is none of them."""
     table = Table("import_boxes", "Imports", COLUMNS, [])
     root = _side_by_side(root)
-    whole = number(root.get("wall_ns")) or sum(number(box.get("wall_ns")) for box in root["children"])
+    total_ns = number(root.get("wall_ns")) or sum(number(box.get("wall_ns")) for box in root["children"])
     left_out = 0
     for at, parent, box in _boxes(root):
-        if number(box.get("wall_ns")) < SMALLEST * whole or len(table.rows) >= MOST:
+        if number(box.get("wall_ns")) < SMALLEST * total_ns or len(table.rows) >= MOST:
             left_out += 1
         else:
             numbers: list[Cell] = [box.get(name) for name in ("wall_ns", "self_wall_ns", "calls", "self_calls")]
@@ -83,25 +83,25 @@ def _side_by_side(root: Mapping[str, Any]) -> dict[str, Any]:
 
     def alone(box: Mapping[str, Any]) -> dict[str, Any]:
         before = len(tops)
-        children = [(one.get("kind"), alone(one)) for one in box.get("children", ())]
-        tops.extend(one for kind, one in children if kind == "process")
-        made = {**box, "children": [one for kind, one in children if kind != "process"]}
-        if made.get("calls") is not None:
-            made["calls"] -= sum(one["calls"] for one in tops[before:])
-        return made
+        children = [(child.get("kind"), alone(child)) for child in box.get("children", ())]
+        tops.extend(child for kind, child in children if kind == "process")
+        reduced = {**box, "children": [child for kind, child in children if kind != "process"]}
+        if reduced.get("calls") is not None:
+            reduced["calls"] -= sum(child["calls"] for child in tops[before:])
+        return reduced
 
-    tops += [alone(one) for one in root["children"]]
+    tops += [alone(child) for child in root["children"]]
     return {**root, "wall_ns": None, "children": tops}
 
 
 def _title(table: Table, calls_known: bool) -> str:
     tops = [row for row in table.rows if row[-1] is None]
     processes = {row[-2] for row in tops}
-    whole = sum(number(row[1]) for row in table.rows if row[-1] in processes)
+    total_ns = sum(number(row[1]) for row in table.rows if row[-1] in processes)
     calls = sum(number(row[3]) for row in tops)
     modules = [row for row in table.rows if row[-1] is not None]
     if not modules:
         return "No import takes long"
     longest = max(modules, key=lambda row: number(row[1]))
-    text = f"{longest[0]} takes {seconds(number(longest[1]))} of the {seconds(whole)} of all imports"
+    text = f"{longest[0]} takes {seconds(number(longest[1]))} of the {seconds(total_ns)} of all imports"
     return f"{text}; all processes make {calls:,.0f} system calls" if calls_known else text

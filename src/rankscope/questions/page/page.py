@@ -42,12 +42,16 @@ def overhead_section(tables: Tables, wanted: PageOptions) -> Section | None:
 
 def _title(table: Table, lost: Sequence[object]) -> str:
     rank, cost, setup, share = (column(table, name)[-1] for name in ("rank", "cost_ns", "setup_ns", "share"))
-    told = (
+    sentence = (
         f"Recording cost at least {seconds(number(cost) + number(setup))} on rank {rank}, which has the largest share"
     )
-    told += f" ({percent(number(share))})" if share is not None else ""
+    sentence += f" ({percent(number(share))})" if share is not None else ""
     kinds = len(lost)
-    return f"{told}; nothing was lost" if not kinds else f"{told}; {kinds} kind{'s' * (kinds > 1)} of data were lost"
+    return (
+        f"{sentence}; nothing was lost"
+        if not kinds
+        else f"{sentence}; {kinds} kind{'s' * (kinds > 1)} of data were lost"
+    )
 
 
 # ---------------------------------------------------------------- page
@@ -73,8 +77,8 @@ def page_of(tables: Tables, title: str, wanted: PageOptions | None = None) -> Pa
     wanted = wanted or PageOptions()
     sections = list[Section]()
     for group, makers in GROUPS:
-        found = [section for make in makers if (section := make(tables, wanted)) is not None]
-        sections += [replace(section, group=group) for section in found]
+        grouped = [section for make in makers if (section := make(tables, wanted)) is not None]
+        sections += [replace(section, group=group) for section in grouped]
     top = overview(tables, wanted.selection), coverage(tables)
     placed = {table.name for section in sections for table in section.tables}
     placed |= {"findings", *(table.name for table in top)}
@@ -114,7 +118,7 @@ def _figures(tables: Tables, wanted: PageOptions, seen: Screen) -> list[Figure]:
     busy = _share(1 - shares.get("idle", 0.0)) if on_gpus else UNSEEN
     start = startup_ns(tables, wanted.selection)
     mfu = [Figure(label, _share(spread[label]), LABELS[label]) for label in ("MFU", "MFU at least") if label in spread]
-    made = [
+    figures = [
         Figure("Step", step, "mean length of the steady steps, and their 99th percentile", p99),
         Figure("Exposed communication", exposed, LABELS["exposed communication"]),
         Figure("GPU busy", busy, "share of the step in which at least one kernel, copy or memset is running"),
@@ -123,18 +127,18 @@ def _figures(tables: Tables, wanted: PageOptions, seen: Screen) -> list[Figure]:
         Figure("Start-up", seconds(start) if start else UNSEEN, str(START.formula)),
     ]
     if seen.step_ns or on_gpus:
-        return made
-    return [*(one for one in made if one.value != UNSEEN), *_largest(seen)]
+        return figures
+    return [*(figure for figure in figures if figure.value != UNSEEN), *_largest(seen)]
 
 
 def _largest(seen: Screen) -> list[Figure]:
     """Where there is no step: what takes most of the time that is known."""
     if seen.bars is None:
         return []
-    whole = seen.bars.title.removeprefix("Where ").removesuffix(" goes")
-    about = f"{whole}, {seen.bars.note}" if seen.bars.note else whole
+    total = seen.bars.title.removeprefix("Where ").removesuffix(" goes")
+    about = f"{total}, {seen.bars.note}" if seen.bars.note else total
     return [
-        Figure(bar.label, seconds(bar.ns), about, f"{_share(bar.share)} of {whole}")
+        Figure(bar.label, seconds(bar.ns), about, f"{_share(bar.share)} of {total}")
         for bar in [bar for bar in seen.bars.bars if bar.depth == 0][:MOST_BARS]
     ]
 

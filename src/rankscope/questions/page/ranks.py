@@ -42,8 +42,8 @@ def memory_section(tables: Tables, wanted: PageOptions) -> Section | None:
         if any(number(cell) for cell in column(table, name)):
             charts += bars(few, _title(table, name, what), (name,), "peak", "host", name)[: 1 + (name == few.key)]
     others = (devices, gpu_allocator(tables, wanted.selection))
-    found = [*few.tables, *(cut(other) for other in others if other.rows)]
-    return Section("memory", "How much memory does each rank hold?", found, charts)
+    shown = [*few.tables, *(cut(other) for other in others if other.rows)]
+    return Section("memory", "How much memory does each rank hold?", shown, charts)
 
 
 def _table(tables: Tables, wanted: PageOptions, devices: Table) -> Table:
@@ -81,11 +81,11 @@ def balance_section(tables: Tables, wanted: PageOptions) -> Section | None:
     axis = "from MPI_Init to MPI_Finalize" if shared.rows else "CPU time"
     few = condensed(table, hosts_of(tables), parts[0], marked(tables, wanted))
     charts = bars(few, title, parts, axis, "host", *parts)
-    found = few.tables
+    shown = few.tables
     by_host = hosts(tables, wanted.selection)
     if len(by_host.rows) > 1:
-        found = [*found, cut(by_host)]
-    return Section("balance", "Do ranks and hosts share the work evenly?", found, charts)
+        shown = [*shown, cut(by_host)]
+    return Section("balance", "Do ranks and hosts share the work evenly?", shown, charts)
 
 
 def _ranks_title(table: Table, parts: tuple[str, ...]) -> str:

@@ -18,22 +18,22 @@ def number(cell: Cell) -> float:
 
 
 def column(table: Table, name: str) -> list[Cell]:
-    at = [one.name for one in table.columns].index(name)
+    at = [each.name for each in table.columns].index(name)
     return [row[at] for row in table.rows]
 
 
 def mean(table: Table, name: str) -> float:
-    found = [number(cell) for cell in column(table, name) if cell is not None]
-    return sum(found) / len(found) if found else 0.0
+    numbers = [number(cell) for cell in column(table, name) if cell is not None]
+    return sum(numbers) / len(numbers) if numbers else 0.0
 
 
 VISIBLE = 0.001  # of the whole: a part that is smaller on every rank is no bar
 WORDS = {"exposed_ns": "exposed communication", "data_ns": "data loading"}  # of columns with a shorter heading
 
 
-def visible_parts(table: Table, names: Iterable[str], whole: str) -> tuple[str, ...]:
+def visible_parts(table: Table, names: Iterable[str], total: str) -> tuple[str, ...]:
     """The columns whose bars can be seen on some rank."""
-    wholes = [number(cell) for cell in column(table, whole)]
+    wholes = [number(cell) for cell in column(table, total)]
     return tuple(
         name
         for name in names
@@ -43,15 +43,15 @@ def visible_parts(table: Table, names: Iterable[str], whole: str) -> tuple[str, 
 
 def part_words(table: Table) -> dict[str, str]:
     """What a sentence calls the columns: as their headings, begun small unless that is an abbreviation."""
-    titles = {one.name: one.title or one.name for one in table.columns}
+    titles = {each.name: each.title or each.name for each in table.columns}
     small = {name: title if title[1:2].isupper() else title[:1].lower() + title[1:] for name, title in titles.items()}
     return small | {name: word for name, word in WORDS.items() if not small.get(name, "").startswith("idle")}
 
 
-def largest_parts(means: Mapping[str, float], whole: float, most: int = 3) -> str:
+def largest_parts(means: Mapping[str, float], total: float, most: int = 3) -> str:
     """`95 % transfer, 4 % wait`: the parts that matter, the largest first."""
-    ordered = sorted(means.items(), key=lambda one: -one[1])[:most]
-    texts = [f"{percent(value / whole)} {name}" for name, value in ordered if whole and value >= 0.005 * whole]
+    ordered = sorted(means.items(), key=lambda item: -item[1])[:most]
+    texts = [f"{percent(value / total)} {name}" for name, value in ordered if total and value >= 0.005 * total]
     return ", ".join(texts)
 
 

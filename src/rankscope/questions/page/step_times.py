@@ -61,12 +61,12 @@ class Groups:
 
 def groups_of(tables: Tables, most: int, multiple_of: int = 1) -> Groups | None:
     """The steady steps in as many groups as there may be; None where there are no steps."""
-    found = steps_of(tables)
-    steady = [rank.number[found.steady(rank)] for rank in found.ranks]
+    measured = steps_of(tables)
+    steady = [rank.number[measured.steady(rank)] for rank in measured.ranks]
     known = [numbers for numbers in steady if len(numbers)]
     if not known:
         return None
-    first, last = min(int(one.min()) for one in known), max(int(one.max()) for one in known)
+    first, last = min(int(numbers.min()) for numbers in known), max(int(numbers.max()) for numbers in known)
     width = -(-(last - first + 1) // max(1, most))
     return Groups(first, last, -(-width // multiple_of) * multiple_of)
 
@@ -113,14 +113,14 @@ def step_times(tables: Tables, wanted: PageOptions) -> Table:
     groups = groups_of(tables, MOST_ROWS)
     if groups is None:
         return table
-    found, chosen = steps_of(tables), wanted.selection.ranks
-    ranks = [rank for rank in found.ranks if (chosen is None or rank.rank in chosen) and len(rank.number)]
+    measured, chosen = steps_of(tables), wanted.selection.ranks
+    ranks = [rank for rank in measured.ranks if (chosen is None or rank.rank in chosen) and len(rank.number)]
     spans = _spans(tables, ranks, groups)
     at_once = max(1, SORTED_AT_ONCE // max(1, len(ranks) * groups.width))
     for first in range(0, groups.count, at_once):
         table.rows += _rows(ranks, groups, first, min(groups.count, first + at_once), spans)
-    if found.left_out:
-        table.notes.append(f"Without {found.left_out} steps of warm-up.")
+    if measured.left_out:
+        table.notes.append(f"Without {measured.left_out} steps of warm-up.")
     if groups.width > 1:
         table.notes.append(f"{groups.width} steps in a row of the table.")
     return table
@@ -131,13 +131,13 @@ def _spans(tables: Tables, ranks: Sequence[RankSteps], groups: Groups) -> tuple[
     clocks, base = clocks_of(tables), begin_of(tables)
     processes = {rank: process for process, rank in tables.query("SELECT process, rank FROM ranks WHERE role = 'rank'")}
     begin, end = np.full(groups.count, np.inf), np.full(groups.count, -np.inf)
-    for one in ranks:
-        steady = one.number >= groups.first
-        at = groups.of(one.number[steady])
-        clock = clocks.get(processes.get(one.rank, -1), as_it_is)
-        begins = (clock(one.begin_ns[steady].astype(np.int64)) - base).astype(np.float64)
+    for rank_steps in ranks:
+        steady = rank_steps.number >= groups.first
+        at = groups.of(rank_steps.number[steady])
+        clock = clocks.get(processes.get(rank_steps.rank, -1), as_it_is)
+        begins = (clock(rank_steps.begin_ns[steady].astype(np.int64)) - base).astype(np.float64)
         np.minimum.at(begin, at, begins)
-        np.maximum.at(end, at, begins + one.length_ns[steady])
+        np.maximum.at(end, at, begins + rank_steps.length_ns[steady])
     return begin, end
 
 
@@ -146,11 +146,11 @@ def _rows(
 ) -> Iterator[tuple[Cell, ...]]:
     """Of some groups at a time: their values in order give least, median and most."""
     places, lengths, whose = [], [], []
-    for one in ranks:
-        low, high = np.searchsorted(one.number, (groups.ends(first)[0], groups.ends(last - 1)[1] + 1))
-        places.append(groups.of(one.number[low:high]))
-        lengths.append(some_of(one.values, "length_ns", int(low), int(high)))
-        whose.append(np.full(int(high - low), one.rank))
+    for rank_steps in ranks:
+        low, high = np.searchsorted(rank_steps.number, (groups.ends(first)[0], groups.ends(last - 1)[1] + 1))
+        places.append(groups.of(rank_steps.number[low:high]))
+        lengths.append(some_of(rank_steps.values, "length_ns", int(low), int(high)))
+        whose.append(np.full(int(high - low), rank_steps.rank))
     place, length, rank = (np.concatenate(part) for part in (places, lengths, whose))
     order = np.lexsort((length, place))
     place, length, rank = place[order], length[order], rank[order]
@@ -169,16 +169,20 @@ def host_groups(tables: Tables, drawn: Table) -> Table | None:
     groups = _few_groups(tables, len(drawn.rows), len(names) + 5)
     if groups is None:
         return None
-    found = steps_of(tables)
-    kept = [one for one in drawn.columns if one.name in (*names, "exposed_ns")]
-    table = Table("step_part_groups", "Parts of the step by group of steps", _group_columns("rank", kept), [])
+    measured = steps_of(tables)
+    shown_columns = [each for each in drawn.columns if each.name in (*names, "exposed_ns")]
+    table = Table("step_part_groups", "Parts of the step by group of steps", _group_columns("rank", shown_columns), [])
     shown = set(column(drawn, "rank"))
-    for one in found.ranks:
-        mask = found.steady(one)
-        if one.rank in shown and mask.any():
-            own = {f"{name}_ns": values for name, values in one.own.items()} | {"exposed_ns": one.exposed_ns}
-            parts = [own[part.name][mask] if part.name in own else np.zeros(int(mask.sum())) for part in kept]
-            table.rows += _means(groups, groups.of(one.number[mask]), one.rank, parts)
+    for rank_steps in measured.ranks:
+        mask = measured.steady(rank_steps)
+        if rank_steps.rank in shown and mask.any():
+            own_ns = {f"{name}_ns": values for name, values in rank_steps.own.items()} | {
+                "exposed_ns": rank_steps.exposed_ns
+            }
+            parts = [
+                own_ns[part.name][mask] if part.name in own_ns else np.zeros(int(mask.sum())) for part in shown_columns
+            ]
+            table.rows += _means(groups, groups.of(rank_steps.number[mask]), rank_steps.rank, parts)
     return table
 
 
@@ -195,16 +199,18 @@ def device_groups(tables: Tables, drawn: Table) -> Table | None:
     groups = _few_groups(tables, len(drawn.rows), len(names) + 4)
     if groups is None:
         return None
-    kept = [next(one for one in drawn.columns if one.name == name) for name in names]
-    table = Table("gpu_step_groups", "Parts of the step on the GPUs by group of steps", _group_columns("gpu", kept), [])
+    shown_columns = [next(each for each in drawn.columns if each.name == name) for name in names]
+    table = Table(
+        "gpu_step_groups", "Parts of the step on the GPUs by group of steps", _group_columns("gpu", shown_columns), []
+    )
     rows = tables.query(DEVICE_SQL, (steps_of(tables).first_steady,))
     shown = set(column(drawn, "gpu"))
     by_device: dict[str, list[tuple[Any, ...]]] = {}
     for row in rows:
         by_device.setdefault(f"{row[0]}/{row[1]}", []).append(row[2:])
-    for where, found in by_device.items():
+    for where, step_rows in by_device.items():
         if where in shown:
-            values = np.array(found, np.float64)
+            values = np.array(step_rows, np.float64)
             at = groups.of(values[:, 0].astype(np.int64))
             table.rows += _means(groups, at, where, [values[:, 1 + every.index(name)] for name in names])
     return table
@@ -229,5 +235,5 @@ def _means(groups: Groups, at: Array, who: Cell, parts: Sequence[Array]) -> Iter
     counts = np.bincount(at, minlength=groups.count)
     sums = [np.bincount(at, weights=part, minlength=groups.count) for part in parts]
     for place in np.flatnonzero(counts).tolist():
-        means = (round(float(one[place]) / int(counts[place])) for one in sums)
+        means = (round(float(values[place]) / int(counts[place])) for values in sums)
         yield (*groups.ends(place), who, int(counts[place]), *means)

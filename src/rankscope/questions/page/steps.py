@@ -68,7 +68,7 @@ def _startup_parts(table: Table) -> tuple[tuple[str, ...], str]:
 
 
 def _add(table: Table, parts: tuple[str, ...], hosts: dict[int, str]) -> None:
-    places = [at for at, one in enumerate(table.columns) if one.name in parts]
+    places = [at for at, each in enumerate(table.columns) if each.name in parts]
     table.columns = (table.columns[0], HOST, START, *table.columns[1:])
     for at, row in enumerate(table.rows):
         host = hosts.get(row[0], "") if isinstance(row[0], int) else ""
@@ -76,7 +76,7 @@ def _add(table: Table, parts: tuple[str, ...], hosts: dict[int, str]) -> None:
 
 
 def _title(table: Table, parts: tuple[str, ...], until: str) -> str:
-    titles = {one.name: (one.title or one.name).lower() for one in table.columns}
+    titles = {each.name: (each.title or each.name).lower() for each in table.columns}
     text = f"It takes {seconds(mean(table, START.name))} until the end of the {until}"
     if len(parts) < 2:
         return text
@@ -103,11 +103,11 @@ def step_parts_section(tables: Tables, wanted: PageOptions) -> Section | None:
     spread = steps(tables, wanted.selection, by_rank=False)
     groups = host_groups(tables, table) if few.drawn is table else None
     charts[:1] = [replace(charts[0], groups=groups.name)] if groups else charts[:1]
-    found = [groups] if groups else []
-    return Section("steps", "Where does a step go?", [*few.tables, spread], charts, groups=found)
+    step_groups = [groups] if groups else []
+    return Section("steps", "Where does a step go?", [*few.tables, spread], charts, groups=step_groups)
 
 
 def _steps_title(table: Table, parts: tuple[str, ...]) -> str:
     step, titles = mean(table, "step_ns"), part_words(table)
-    told = largest_parts({titles[name]: mean(table, name) for name in parts}, step)
-    return f"A step takes {seconds(step)}: {told}" if told else f"A step takes {seconds(step)}"
+    parts_text = largest_parts({titles[name]: mean(table, name) for name in parts}, step)
+    return f"A step takes {seconds(step)}: {parts_text}" if parts_text else f"A step takes {seconds(step)}"

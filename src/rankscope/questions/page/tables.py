@@ -16,16 +16,16 @@ from rankscope.questions.wording import counted, in_words, seconds, size
 # Bars by rank; where these are too many, by host, and the ranks that stand out.
 def bars(few: Condensed, title: str, parts: tuple[str, ...], axis: str, *orders: str) -> list[Chart]:
     """One picture of all ranks or hosts, and one of the ranks that stand out where the first has not each of them."""
-    made = [Chart("bars", few.drawn.name, title, few.label, parts, axis, few.label, few.orders(*orders))]
+    charts = [Chart("bars", few.drawn.name, title, few.label, parts, axis, few.label, few.orders(*orders))]
     if few.outliers is not None:
-        made.append(Chart("bars", few.outliers.name, _stands_out(few), "rank", parts, axis, "rank"))
-    return made
+        charts.append(Chart("bars", few.outliers.name, _stands_out(few), "rank", parts, axis, "rank"))
+    return charts
 
 
 def _stands_out(few: Condensed) -> str:
     """What the first of the ranks that differ in something has here."""
     assert few.outliers is not None
-    described = next(one for one in few.outliers.columns if one.name == few.key)
+    described = next(each for each in few.outliers.columns if each.name == few.key)
     rank, value = column(few.outliers, "rank")[0], number(column(few.outliers, few.key)[0])
     what = part_words(few.outliers)[described.name]
     usual = in_words(few.median, described.unit)
@@ -39,8 +39,8 @@ NAME = "tables"
 
 def more_section(tables: list[Table]) -> Section | None:
     """Those that belong to no question of the page, cut where they are long."""
-    found = [cut(table) for table in tables if table.rows or table.warnings]
-    return Section(NAME, "All tables", found) if found else None
+    shown = [cut(table) for table in tables if table.rows or table.warnings]
+    return Section(NAME, "All tables", shown) if shown else None
 
 
 def cut(table: Table, most: int = MOST_ROWS_OF_OTHERS) -> Table:
@@ -63,9 +63,9 @@ def differing_section(tables: Tables, wanted: PageOptions) -> Section | None:
         return None
     chosen = Selection(wanted.selection.ranks)
     ranks, groups, places_far = outliers(tables, chosen), alike(tables, chosen), far_places(places(tables, chosen))
-    found = [ranks, *([groups] if len(groups.rows) > 1 else []), places_far]
+    candidates = [ranks, *([groups] if len(groups.rows) > 1 else []), places_far]
     lead = " ".join((_of_ranks(ranks), _of_groups(groups), _of_places(places_far)))
-    shown = [cut(table, MOST_ROWS) for table in found if table.rows]
+    shown = [cut(table, MOST_ROWS) for table in candidates if table.rows]
     return Section("differing", "Which ranks, hosts and groups of hosts differ?", shown, lead=lead)
 
 

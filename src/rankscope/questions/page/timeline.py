@@ -55,8 +55,8 @@ def timeline_section(tables: Tables, wanted: PageOptions) -> Section | None:
     drawn, events = _drawn(run, wanted, [(int(row[4]), int(row[5])) for row in chosen])  # type: ignore[arg-type]
     if not drawn.lines:
         return None
-    whole: tuple[Cell, ...] = ("whole run", None, drawn.end_ns, None, 0, drawn.end_ns)
-    table = Table("timeline_steps", "Steps to begin with", COLUMNS, [*chosen, whole])
+    whole_run: tuple[Cell, ...] = ("whole run", None, drawn.end_ns, None, 0, drawn.end_ns)
+    table = Table("timeline_steps", "Steps to begin with", COLUMNS, [*chosen, whole_run])
     title = _title(chosen, drawn)
     chart = Chart("timeline", table.name, title, "what", ("begin_ns", "end_ns"), "time since the run began", "rank")
     notes = _notes(tables, run, drawn, events)
@@ -70,11 +70,11 @@ def timeline_section(tables: Tables, wanted: PageOptions) -> Section | None:
 def _ranks(tables: Tables, wanted: PageOptions) -> list[int]:
     """All of a few; of many those that stand out and some others, evenly."""
     sql = f"SELECT rank FROM ranks WHERE {wanted.selection.condition} AND rank IS NOT NULL ORDER BY rank"
-    found = [row[0] for row in tables.query(sql)]
-    if len(found) <= MOST_RANKS:
-        return found
-    far = [rank for rank in marked(tables, wanted) if rank in set(found)][: MOST_RANKS // 2]
-    others = [rank for rank in found if rank not in set(far)]
+    ranks = [row[0] for row in tables.query(sql)]
+    if len(ranks) <= MOST_RANKS:
+        return ranks
+    far = [rank for rank in marked(tables, wanted) if rank in set(ranks)][: MOST_RANKS // 2]
+    others = [rank for rank in ranks if rank not in set(far)]
     places = np.linspace(0, len(others) - 1, MOST_RANKS - len(far)).round().astype(int)
     return sorted({*far, *(others[at] for at in places.tolist())})
 
@@ -85,8 +85,8 @@ def _title(chosen: Sequence[tuple[Cell, ...]], drawn: DrawnTimeline) -> str:
         return f"{seconds(drawn.end_ns)} of {counted(len(ranks), 'rank')}"
     median, worst = chosen[0], chosen[-1]
     factor = float(str(worst[2])) / max(1.0, float(str(median[2])))
-    told = f"A median step (step {median[1]}) takes {seconds(float(str(median[2])))}"
-    return f"{told}, the worst (step {worst[1]}, rank {worst[3]}) {factor:.3g} times as long"
+    sentence = f"A median step (step {median[1]}) takes {seconds(float(str(median[2])))}"
+    return f"{sentence}, the worst (step {worst[1]}, rank {worst[3]}) {factor:.3g} times as long"
 
 
 def _notes(tables: Tables, run: _Run, drawn: DrawnTimeline, events: int) -> list[str]:
@@ -119,11 +119,11 @@ def _singles(drawn: DrawnTimeline) -> int:
     def inside(blocks: Blocks, level: Level) -> Array:
         return (blocks.start_ns >= level.begin_ns) & (blocks.start_ns < level.end_ns)
 
-    kept = (first.blocks.count == 1) & events[first.blocks.line]
+    in_first = (first.blocks.count == 1) & events[first.blocks.line]
     for level in finer:
-        kept &= ~inside(first.blocks, level)
-    own = [(one.blocks.count == 1) & events[one.blocks.line] & inside(one.blocks, one) for one in finer]
-    return int(kept.sum()) + sum(int(one.sum()) for one in own)
+        in_first &= ~inside(first.blocks, level)
+    in_finer = [(level.blocks.count == 1) & events[level.blocks.line] & inside(level.blocks, level) for level in finer]
+    return int(in_first.sum()) + sum(int(mask.sum()) for mask in in_finer)
 
 
 # ---------------------------------------------------------------- the steps to begin with
@@ -139,10 +139,10 @@ class _Run:
     processes: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        found = self.tables.query("SELECT process, rank FROM ranks WHERE role = 'rank' AND rank IS NOT NULL")
+        pairs = self.tables.query("SELECT process, rank FROM ranks WHERE role = 'rank' AND rank IS NOT NULL")
         by_process = clocks_of(self.tables)
-        self.processes = {rank: process for process, rank in found}
-        self.clocks = {rank: by_process[process] for process, rank in found if process in by_process}
+        self.processes = {rank: process for process, rank in pairs}
+        self.clocks = {rank: by_process[process] for process, rank in pairs if process in by_process}
 
     @property
     def is_large(self) -> bool:
@@ -153,11 +153,13 @@ class _Run:
         """The last moment that anything tells of, since the begin."""
         lasts = ["max(ended_ns)"]
         lasts += [] if self.is_large else ["(SELECT max(greatest(start_ns, end_ns)) FROM events)"]
-        found = self.tables.query(f"SELECT greatest({', '.join(lasts)}) FROM ranks")[0][0]
-        last = int(found or self.begin_ns) - self.begin_ns
-        for one in self.steps.ranks:
-            if one.rank in self.processes and len(one.number):
-                last = max(last, int(self.since_begin(one.rank, one.begin_ns[-1:])[0] + one.length_ns[-1]))
+        latest = self.tables.query(f"SELECT greatest({', '.join(lasts)}) FROM ranks")[0][0]
+        last = int(latest or self.begin_ns) - self.begin_ns
+        for rank_steps in self.steps.ranks:
+            if rank_steps.rank in self.processes and len(rank_steps.number):
+                last = max(
+                    last, int(self.since_begin(rank_steps.rank, rank_steps.begin_ns[-1:])[0] + rank_steps.length_ns[-1])
+                )
         return max(1, last)
 
     def since_begin(self, rank: int, time_ns: Array) -> Array:
@@ -166,19 +168,19 @@ class _Run:
 
     def chosen_steps(self) -> list[tuple[Cell, ...]]:
         """The three steps nearest to the median, in their order, and the longest."""
-        ranks = [one for one in self.steps.ranks if one.rank in set(self.ranks) and len(one.number)]
-        distinct = {id(one.number): one.number for one in ranks}
+        ranks = [each for each in self.steps.ranks if each.rank in set(self.ranks) and len(each.number)]
+        distinct = {id(rank_steps.number): rank_steps.number for rank_steps in ranks}
         if not distinct:
             return self._middle()
         numbers = np.unique(np.concatenate(list(distinct.values())))
         numbers = numbers[numbers >= self.steps.first_steady]
         longest, slowest = np.zeros(len(numbers)), np.full(len(numbers), -1)
         begin, end = np.full(len(numbers), np.inf), np.full(len(numbers), -np.inf)
-        for one in ranks:
-            steady = self.steps.steady(one)
-            at, length = np.searchsorted(numbers, one.number[steady]), one.length_ns[steady]
-            begins = self.since_begin(one.rank, one.begin_ns[steady]).astype(np.float64)
-            slowest[at] = np.where(length > longest[at], one.rank, slowest[at])
+        for rank_steps in ranks:
+            steady = self.steps.steady(rank_steps)
+            at, length = np.searchsorted(numbers, rank_steps.number[steady]), rank_steps.length_ns[steady]
+            begins = self.since_begin(rank_steps.rank, rank_steps.begin_ns[steady]).astype(np.float64)
+            slowest[at] = np.where(length > longest[at], rank_steps.rank, slowest[at])
             longest[at] = np.maximum(longest[at], length)
             begin[at], end[at] = np.minimum(begin[at], begins), np.maximum(end[at], begins + length)
         if not len(numbers):
@@ -232,14 +234,14 @@ def _dominant(blocks: Blocks, group: Array) -> Array:
     return name[first][by_time][last]
 
 
-def _cut(blocks: Blocks, kept: Array) -> Blocks:
-    return Blocks(*(getattr(blocks, name)[kept] for name in Blocks.__slots__))
+def _cut(blocks: Blocks, chosen: Array) -> Blocks:
+    return Blocks(*(getattr(blocks, name)[chosen] for name in Blocks.__slots__))
 
 
 def _joined(parts: Sequence[Blocks]) -> Blocks:
     """In the order of lines and starts."""
-    whole = Blocks(*(np.concatenate([getattr(one, name) for one in parts]) for name in Blocks.__slots__))
-    return _cut(whole, np.lexsort((whole.start_ns, whole.line)))
+    blocks = Blocks(*(np.concatenate([getattr(part, name) for part in parts]) for name in Blocks.__slots__))
+    return _cut(blocks, np.lexsort((blocks.start_ns, blocks.line)))
 
 
 def _within(blocks: Blocks, begin_ns: int, end_ns: int) -> Blocks:
@@ -287,16 +289,18 @@ def _drawn(run: _Run, wanted: PageOptions, chosen: Sequence[tuple[int, int]]) ->
     if path is not None:
         lines.append(critical_path.LINE)
         levels.add(path)
-    for found, count in _of_ranks(run, wanted, names):
+    for blocks, count in _of_ranks(run, wanted, names):
         events += count
-        order = sorted(found, key=lambda line: (KIND_ORDER.index(line.kind), line.name))
-        kept = sorted(order, key=lambda line: (line.kind not in (STEPS, "parts"), -_busy(found[line])))[:per_rank]
+        order = sorted(blocks, key=lambda line: (KIND_ORDER.index(line.kind), line.name))
+        shown_lines = sorted(order, key=lambda line: (line.kind not in (STEPS, "parts"), -_busy(blocks[line])))[
+            :per_rank
+        ]
         for line in order:
-            if line in kept and len(found[line]):
-                found[line].line[:] = len(lines)
+            if line in shown_lines and len(blocks[line]):
+                blocks[line].line[:] = len(lines)
                 lines.append(line)
-                levels.add(found[line])
-    return DrawnTimeline(lines, list(names.known), names.kinds, levels.made(), end_ns), events
+                levels.add(blocks[line])
+    return DrawnTimeline(lines, list(names.known), names.kinds, levels.levels(), end_ns), events
 
 
 def _busy(blocks: Blocks) -> int:
@@ -306,13 +310,13 @@ def _busy(blocks: Blocks) -> int:
 def _stretches(chosen: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """The chosen steps with a little around them, each moment once."""
     wide = sorted((begin - (end - begin) // 4, end + (end - begin) // 4) for begin, end in chosen)
-    made: list[tuple[int, int]] = []
+    stretches: list[tuple[int, int]] = []
     for begin, end in wide:
-        if made and begin <= made[-1][1]:
-            made[-1] = (made[-1][0], max(made[-1][1], end))
+        if stretches and begin <= stretches[-1][1]:
+            stretches[-1] = (stretches[-1][0], max(stretches[-1][1], end))
         else:
-            made.append((begin, end))
-    return made
+            stretches.append((begin, end))
+    return stretches
 
 
 @dataclass(slots=True)
@@ -329,10 +333,10 @@ class _Levels:
         if self.whole is None:
             return self._reduce(blocks)
         self.whole.append(blocks)
-        if sum(len(one) for one in self.whole) > MOST_BLOCKS:
+        if sum(len(block) for block in self.whole) > MOST_BLOCKS:
             held, self.whole = self.whole, None
-            for one in held:
-                self._reduce(one)
+            for block in held:
+                self._reduce(block)
 
     @property
     def _cell_ns(self) -> int:
@@ -340,21 +344,21 @@ class _Levels:
 
     def _reduce(self, blocks: Blocks) -> None:
         self.fine = self.fine or [[] for _ in self.stretches]
-        for kept, (begin, end) in zip(self.fine, self.stretches, strict=True):
-            kept.append(_within(blocks, begin, end))
+        for fine, (begin, end) in zip(self.fine, self.stretches, strict=True):
+            fine.append(_within(blocks, begin, end))
         self.coarse.append(merged(blocks, self._cell_ns))
 
-    def made(self) -> list[Level]:
+    def levels(self) -> list[Level]:
         """The whole run, then what is finer: half of the blocks for each."""
         if self.whole is not None:
             return [Level(0, self.end_ns, 0, _joined(self.whole))] if self.whole else []
         finer = []
         for parts, (begin, end) in zip(self.fine, self.stretches, strict=True):
-            found = _joined(parts)
+            blocks = _joined(parts)
             few, resolution = _coarser(
-                found, max(1, (end - begin) >> 16), MOST_BLOCKS // 2 // max(1, len(self.stretches))
+                blocks, max(1, (end - begin) >> 16), MOST_BLOCKS // 2 // max(1, len(self.stretches))
             )
-            finer.append(Level(begin, end, resolution if len(few) < len(found) else 0, few))
+            finer.append(Level(begin, end, resolution if len(few) < len(blocks) else 0, few))
         left = MOST_BLOCKS - sum(len(level.blocks) for level in finer)
         coarse, resolution = _coarser(_joined(self.coarse), self._cell_ns, left)
         return [Level(0, self.end_ns, resolution, coarse), *finer]
@@ -362,31 +366,31 @@ class _Levels:
 
 def _of_ranks(run: _Run, wanted: PageOptions, names: _Names) -> Iterator[tuple[dict[Line, Blocks], int]]:
     """The lines of each rank with all that is on them, and how many events and steps it has, drawn or not."""
-    made = timeline(run.tables)  # type: ignore[arg-type]
+    trace = timeline(run.tables)  # type: ignore[arg-type]
     rank_of = {process: rank for rank, process in run.processes.items()}
-    made.actors = [one for one in made.actors if rank_of.get(one.process) in set(run.ranks)]
-    steps = {one.rank: one for one in run.steps.ranks}
+    trace.actors = [actor_of for actor_of in trace.actors if rank_of.get(actor_of.process) in set(run.ranks)]
+    steps = {rank_steps.rank: rank_steps for rank_steps in run.steps.ranks}
     devices: dict[int, list[tuple[Any, ...]]] = {}
     for row in [] if run.is_large else run.tables.query(DEVICE_SQL):  # no question may be asked while slices are read
         devices.setdefault(row[0], []).append(row)
-    by_process = groupby([] if run.is_large else made.slices(), lambda one: one.process)
+    by_process = groupby([] if run.is_large else trace.slices(), lambda block: block.process)
     following = next(by_process, None)
-    for actor in made.actors:
-        rank, found, count = rank_of[actor.process], dict[Line, Blocks](), 0
+    for actor in trace.actors:
+        rank, blocks, count = rank_of[actor.process], dict[Line, Blocks](), 0
         if following is not None and following[0] == actor.process:
             slices = list(following[1])
-            tracks = {track.number: track for track in made.tracks.values() if track.process == actor.process}
-            found = _lines_of(f"rank {rank}", slices, tracks, run.begin_ns, names, wanted)
+            tracks = {track.number: track for track in trace.tracks.values() if track.process == actor.process}
+            blocks = _lines_of(f"rank {rank}", slices, tracks, run.begin_ns, names, wanted)
             following = next(by_process, None)
-            count = sum(len(one.start_ns) for one in slices if not _is_steps(one, tracks))
+            count = sum(len(block.start_ns) for block in slices if not _is_steps(block, tracks))
         if rank in steps:
             count += len(steps[rank].number)
-            found |= _steps(run, steps[rank]) | _parts(run, steps[rank], names)
-        yield found | _device_parts(run, rank, devices.get(actor.process, []), names), count
+            blocks |= _steps(run, steps[rank]) | _parts(run, steps[rank], names)
+        yield blocks | _device_parts(run, rank, devices.get(actor.process, []), names), count
 
 
-def _is_steps(one: Slices, tracks: dict[int, Track]) -> bool:
-    return bool(len(one.track)) and tracks[int(one.track[0])].kind == STEPS
+def _is_steps(block: Slices, tracks: dict[int, Track]) -> bool:
+    return bool(len(block.track)) and tracks[int(block.track[0])].kind == STEPS
 
 
 def _lines_of(
@@ -395,13 +399,13 @@ def _lines_of(
     """Slices by track and by how deep they lie within others."""
     if not slices:
         return {}
-    codes = np.concatenate([_codes(one, tracks, names, wanted) for one in slices])
-    track = np.concatenate([one.track for one in slices])
-    start = np.concatenate([one.start_ns for one in slices]) - begin_ns
-    end = np.concatenate([one.end_ns for one in slices]) - begin_ns
+    codes = np.concatenate([_codes(block, tracks, names, wanted) for block in slices])
+    track = np.concatenate([block.track for block in slices])
+    start = np.concatenate([block.start_ns for block in slices]) - begin_ns
+    end = np.concatenate([block.end_ns for block in slices]) - begin_ns
     last = int(max(end.max(initial=0), start.max(initial=0)))
     end = np.where(end < start, last, end)  # has not ended
-    found: dict[Line, Blocks] = {}
+    blocks: dict[Line, Blocks] = {}
     for number in np.unique(track).tolist():
         rows = np.flatnonzero(track == number)
         of = tracks[number]
@@ -411,18 +415,18 @@ def _lines_of(
         for level in range(min(DEEPEST, int(depth.max(initial=0)) + 1)):
             at = rows[depth == level]
             name = of.name if of.lane == 0 and level == 0 else f"{of.name} {'›' * (of.lane + level)}"
-            found[Line(rank, of.kind, name)] = _blocks(start[at], end[at], codes[at])
-    return found
+            blocks[Line(rank, of.kind, name)] = _blocks(start[at], end[at], codes[at])
+    return blocks
 
 
-def _codes(one: Slices, tracks: dict[int, Track], names: _Names, wanted: PageOptions) -> Array:
+def _codes(block: Slices, tracks: dict[int, Track], names: _Names, wanted: PageOptions) -> Array:
     """The place of each slice's name; a name has the kind that it has on its first track."""
-    values, codes = one.name.values, one.name.codes
-    kinds = {number: tracks[number].kind for number in np.unique(one.track).tolist()}
+    values, codes = block.name.values, block.name.codes
+    kinds = {number: tracks[number].kind for number in np.unique(block.track).tolist()}
     places = np.full(len(values), -1)
     used, first = np.unique(codes, return_index=True)
     for code, row in zip(used.tolist(), first.tolist(), strict=True):
-        kind = kinds[int(one.track[row])]
+        kind = kinds[int(block.track[row])]
         places[code] = _place(str(values[code]), kind, names, wanted)
     return places[codes]
 
@@ -430,8 +434,8 @@ def _codes(one: Slices, tracks: dict[int, Track], names: _Names, wanted: PageOpt
 def _place(name: str, kind: str, names: _Names, wanted: PageOptions) -> int:
     if kind == STEPS:
         return 0
-    told = COMMUNICATION if kind == "communicator" or name.startswith("MPI_") else kind_of(name)
-    shown = "" if told == COMPUTE else told if told == COMMUNICATION else "copy"
+    category = COMMUNICATION if kind == "communicator" or name.startswith("MPI_") else kind_of(name)
+    shown = "" if category == COMPUTE else category if category == COMMUNICATION else "copy"
     return names.place(wanted.called.get(name, name)[:LONGEST_NAME], shown)
 
 
@@ -451,11 +455,11 @@ def _blocks(start: Array, end: Array, names: Array) -> Blocks:
     return Blocks(np.zeros(len(start), np.int64), start, end, names[order].astype(np.int64), ones, end - start)
 
 
-def _steps(run: _Run, one: Any) -> dict[Line, Blocks]:
+def _steps(run: _Run, rank_steps: Any) -> dict[Line, Blocks]:
     """In place of a name each has its number."""
-    start = run.since_begin(one.rank, one.begin_ns)
-    steps = _blocks(start, start + one.length_ns.astype(np.int64), one.number)
-    return {Line(f"rank {one.rank}", STEPS, "steps"): steps}
+    start = run.since_begin(rank_steps.rank, rank_steps.begin_ns)
+    steps = _blocks(start, start + rank_steps.length_ns.astype(np.int64), rank_steps.number)
+    return {Line(f"rank {rank_steps.rank}", STEPS, "steps"): steps}
 
 
 ORDER = (
@@ -466,13 +470,15 @@ ORDER = (
 )  # of the loop: collectives are exposed after the backward pass
 
 
-def _parts(run: _Run, one: Any, names: _Names) -> dict[Line, Blocks]:
+def _parts(run: _Run, rank_steps: Any, names: _Names) -> dict[Line, Blocks]:
     """The parts of each step, one after the other."""
-    own = {**{name: one.own[name] for name in one.own}, "exposed": one.exposed_ns}
-    parts = [(name, own[name]) for name in ORDER if name in own and own[name].any()]
-    start = run.since_begin(one.rank, one.begin_ns)
-    told = {name: names.place(TITLES.get(name, name), f"{name}_ns") for name, _ in parts}
-    return {Line(f"rank {one.rank}", "parts", "parts"): _in_a_row(start, [(told[name], ns) for name, ns in parts])}
+    own_ns = {**{name: rank_steps.own[name] for name in rank_steps.own}, "exposed": rank_steps.exposed_ns}
+    parts = [(name, own_ns[name]) for name in ORDER if name in own_ns and own_ns[name].any()]
+    start = run.since_begin(rank_steps.rank, rank_steps.begin_ns)
+    places = {name: names.place(TITLES.get(name, name), f"{name}_ns") for name, _ in parts}
+    return {
+        Line(f"rank {rank_steps.rank}", "parts", "parts"): _in_a_row(start, [(places[name], ns) for name, ns in parts])
+    }
 
 
 DEVICE_SQL = f"""
@@ -483,15 +489,15 @@ DEVICE_TITLES = {"compute_ns": "compute", "exposed_ns": TITLES["exposed"], "copy
 
 def _device_parts(run: _Run, rank: int, rows: Sequence[tuple[Any, ...]], names: _Names) -> dict[Line, Blocks]:
     """The same of the steps of each GPU, on its own clock."""
-    found: dict[Line, Blocks] = {}
+    blocks: dict[Line, Blocks] = {}
     for device in sorted({row[1] for row in rows}):
-        own = [row for row in rows if row[1] == device]
-        values = np.array([row[3:] for row in own], np.float64)
-        start = run.since_begin(rank, np.array([row[2] for row in own], np.int64))
-        kept = [(at, f"{name}_ns") for at, name in enumerate((*BUSY, *IDLE)) if values[:, at].any()]
-        parts = [(names.place(DEVICE_TITLES[name], name), values[:, at]) for at, name in kept]
-        found[Line(f"rank {rank}", "gpu parts", f"GPU {device} parts")] = _in_a_row(start, parts)
-    return found
+        device_rows = [row for row in rows if row[1] == device]
+        values = np.array([row[3:] for row in device_rows], np.float64)
+        start = run.since_begin(rank, np.array([row[2] for row in device_rows], np.int64))
+        used = [(at, f"{name}_ns") for at, name in enumerate((*BUSY, *IDLE)) if values[:, at].any()]
+        parts = [(names.place(DEVICE_TITLES[name], name), values[:, at]) for at, name in used]
+        blocks[Line(f"rank {rank}", "gpu parts", f"GPU {device} parts")] = _in_a_row(start, parts)
+    return blocks
 
 
 def _in_a_row(start: Array, parts: Sequence[tuple[int, Array]]) -> Blocks:

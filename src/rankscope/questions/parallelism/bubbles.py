@@ -121,51 +121,51 @@ def bubbles_of(tables: Tables) -> Bubbles | None:
 # ---------------------------------------------------------------- tables
 def bubbles(tables: Tables, selection: Selection = ALL) -> Table:
     """Of each stage of a pipeline: compute, and idle time by cause: warm-up, drain, exposed transfer, imbalance."""
-    found = bubbles_of(tables)
+    bubble = bubbles_of(tables)
     table = Table("bubbles", "Pipeline: bubble of each stage", COLUMNS, [])
-    if found is None:
+    if bubble is None:
         return table
-    for stage in range(found.stages):
-        if _is_wanted(found, stage, selection):
-            table.rows.append((stage, len(found.pipelines), *_times(found, stage, slice(None))))
-    table.notes += _schedule_note(found) + found.notes
+    for stage in range(bubble.stages):
+        if _is_wanted(bubble, stage, selection):
+            table.rows.append((stage, len(bubble.pipelines), *_times(bubble, stage, slice(None))))
+    table.notes += _schedule_note(bubble) + bubble.notes
     return arranged(table, selection)
 
 
 def bubble_steps(tables: Tables, selection: Selection = ALL) -> Table:
     """The same of each step."""
-    found = bubbles_of(tables)
+    bubble = bubbles_of(tables)
     table = Table("bubble_steps", "Pipeline: bubble of each stage in each step", STEP_COLUMNS, [])
-    if found is None:
+    if bubble is None:
         return table
-    for at, number in enumerate(found.numbers.tolist()):
-        for stage in range(found.stages):
-            if _is_wanted(found, stage, selection):
-                table.rows.append((number, stage, len(found.pipelines), *_times(found, stage, slice(at, at + 1))))
+    for at, number in enumerate(bubble.numbers.tolist()):
+        for stage in range(bubble.stages):
+            if _is_wanted(bubble, stage, selection):
+                table.rows.append((number, stage, len(bubble.pipelines), *_times(bubble, stage, slice(at, at + 1))))
     return arranged(table, selection)
 
 
-def _is_wanted(found: Bubbles, stage: int, selection: Selection) -> bool:
-    return selection.ranks is None or any(ranks[stage] in selection.ranks for ranks in found.pipelines)
+def _is_wanted(bubble: Bubbles, stage: int, selection: Selection) -> bool:
+    return selection.ranks is None or any(ranks[stage] in selection.ranks for ranks in bubble.pipelines)
 
 
-def _times(found: Bubbles, stage: int, steps: slice) -> tuple[Cell, ...]:
-    window = float(found.window[:, steps].mean())
-    mean = {name: float(values[:, stage, steps].mean()) for name, values in found.parts.items()}
+def _times(bubble: Bubbles, stage: int, steps: slice) -> tuple[Cell, ...]:
+    window = float(bubble.window[:, steps].mean())
+    mean = {name: float(values[:, stage, steps].mean()) for name, values in bubble.parts.items()}
     idle = sum(mean[name] for name in PARTS[2:])
     share = idle / window if window else 0.0
     return window, mean["compute"], min(1.0, share), *(mean[name] for name in PARTS[1:])
 
 
-def _schedule_note(found: Bubbles) -> list[str]:
-    if not found.micro_batches:
+def _schedule_note(bubble: Bubbles) -> list[str]:
+    if not bubble.micro_batches:
         return ["The number of micro-batches in a step does not follow from its messages."]
-    chunks = f" of {found.chunks} chunks" if found.chunks > 1 else ""
-    told = f"{found.schedule}, {found.stages} stages{chunks}, {found.micro_batches} micro-batches a step"
-    share = found.analytic_share
+    chunks = f" of {bubble.chunks} chunks" if bubble.chunks > 1 else ""
+    sentence = f"{bubble.schedule}, {bubble.stages} stages{chunks}, {bubble.micro_batches} micro-batches a step"
+    share = bubble.analytic_share
     if share is None:
-        return [f"{told}: fewer than stages, so that ranks wait between their chunks, too."]
-    return [f"{told}: balanced stages and free messages would have a bubble of {100 * share:.1f} %."]
+        return [f"{sentence}: fewer than stages, so that ranks wait between their chunks, too."]
+    return [f"{sentence}: balanced stages and free messages would have a bubble of {100 * share:.1f} %."]
 
 
 # ---------------------------------------------------------------- recorded runs: messages and steps
@@ -175,30 +175,30 @@ def _of_messages(tables: Tables) -> Bubbles | None:
     if steps is None:
         return None
     shape = (len(known[0].ranks), known[0].micro_batches, known[0].chunks)
-    alike = [one for one in known if (len(one.ranks), one.micro_batches, one.chunks) == shape]
-    alike = [one for one in alike if all(rank in steps.place for rank in one.ranks)]
+    alike = [pipeline for pipeline in known if (len(pipeline.ranks), pipeline.micro_batches, pipeline.chunks) == shape]
+    alike = [pipeline for pipeline in alike if all(rank in steps.place for rank in pipeline.ranks)]
     if not alike:
         return None
-    found = matched_messages(tables)
-    made = [_one_pipeline(one, steps, found) for one in alike]
-    parts = {name: np.stack([one[1][name] for one in made]) for name in PARTS}
+    matched = matched_messages(tables)
+    results = [_one_pipeline(pipeline, steps, matched) for pipeline in alike]
+    parts = {name: np.stack([result[1][name] for result in results]) for name in PARTS}
     notes = (
         [f"{len(known) - len(alike)} other pipelines have other shapes and are left out."]
         if len(alike) < len(known)
         else []
     )
-    if len(found) and not np.isfinite(found.error_ns).all():
+    if len(matched) and not np.isfinite(matched.error_ns).all():
         notes.append("The clocks of some hosts cannot be compared: waits for messages between them may be wrong.")
     links = {
         (one, other): link
         for pipeline in alike
         for one in pipeline.ranks
         for other in pipeline.ranks
-        if (link := _link(found, one, other, steps)) is not None
+        if (link := _link(matched, one, other, steps)) is not None
     }
-    schedule = made[0][2]
+    schedule = results[0][2]
     return Bubbles(
-        [one.ranks for one in alike], steps.numbers, np.stack([one[0] for one in made]), parts,
+        [pipeline.ranks for pipeline in alike], steps.numbers, np.stack([result[0] for result in results]), parts,
         shape[1], shape[2], schedule, links, notes,
     )  # fmt: skip
 
@@ -212,16 +212,16 @@ class _Stand:
     both: Array  # when both ends had come to the message: from then on it is transferred
 
 
-def _one_pipeline(one: Pipeline, steps: StepTimes, found: Messages) -> tuple[Array, dict[str, Array], str]:
+def _one_pipeline(pipeline: Pipeline, steps: StepTimes, matched: Messages) -> tuple[Array, dict[str, Array], str]:
     """Its window, the parts of each of its ranks in each step (P x S), and the schedule of its first stage."""
-    places = [steps.place[rank] for rank in one.ranks]
+    places = [steps.place[rank] for rank in pipeline.ranks]
     begin, end = steps.begin[places[0]], steps.end[places].max(axis=0)
-    inside = np.isin(found.sender, one.ranks) & np.isin(found.receiver, one.ranks)
-    mine = found.only(inside)
-    forward = _forward(one, steps, mine)
+    inside = np.isin(matched.sender, pipeline.ranks) & np.isin(matched.receiver, pipeline.ranks)
+    mine = matched.only(inside)
+    forward = _forward(pipeline, steps, mine)
     parts = {name: np.zeros((len(places), len(begin))) for name in PARTS}
     ahead = 0.0
-    for stage, (rank, place) in enumerate(zip(one.ranks, places, strict=True)):
+    for stage, (rank, place) in enumerate(zip(pipeline.ranks, places, strict=True)):
         stand, first_back, last_there, ahead_here = _stands(rank, steps, mine, forward)
         ahead = ahead_here if stage == 0 else ahead
         own_end = steps.end[place]
@@ -245,33 +245,33 @@ def _one_pipeline(one: Pipeline, steps: StepTimes, found: Messages) -> tuple[Arr
         collective = np.clip(steps.exposed[place] - blocked, 0.0, np.maximum(window - idle, 0.0))
         parts["collective"][stage] = collective
         parts["compute"][stage] = np.maximum(window - idle - collective, 0.0)
-    return end - begin, parts, _schedule_name(one.chunks, one.micro_batches, len(one.ranks), ahead)
+    return end - begin, parts, _schedule_name(pipeline.chunks, pipeline.micro_batches, len(pipeline.ranks), ahead)
 
 
-def _forward(one: Pipeline, steps: StepTimes, found: Messages) -> Array | None:
+def _forward(pipeline: Pipeline, steps: StepTimes, matched: Messages) -> Array | None:
     """Of each message of this pipeline whether it goes forward; None where that cannot be told."""
-    size = len(one.ranks)
-    if one.chunks != 1 and size == 2:
-        return _forward_of_two(one, steps, found)
-    place = np.full(max(one.ranks) + 1, 0)
-    place[list(one.ranks)] = np.arange(size)
-    far = place[found.receiver] - place[found.sender]
+    size = len(pipeline.ranks)
+    if pipeline.chunks != 1 and size == 2:
+        return _forward_of_two(pipeline, steps, matched)
+    place = np.full(max(pipeline.ranks) + 1, 0)
+    place[list(pipeline.ranks)] = np.arange(size)
+    far = place[matched.receiver] - place[matched.sender]
     return (far == 1) | (far == 1 - size) if size > 2 else far == 1
 
 
-def _forward_of_two(one: Pipeline, steps: StepTimes, found: Messages) -> Array | None:
+def _forward_of_two(pipeline: Pipeline, steps: StepTimes, matched: Messages) -> Array | None:
     """Two ranks with several chunks send activations and gradients to each other: their order tells them apart."""
-    made = np.zeros(len(found), bool)
-    for stage, rank in enumerate(one.ranks):
-        order = interleaved_sends(stage, one.micro_batches, one.chunks)
-        rows = np.flatnonzero(found.sender == rank)
-        rows = rows[np.argsort(found.send_posted[rows], kind="stable")]
-        step = steps.step_of(rank, (found.send_begin_ns[rows] - steps.base_ns).astype(np.float64))
+    forward = np.zeros(len(matched), bool)
+    for stage, rank in enumerate(pipeline.ranks):
+        order = interleaved_sends(stage, pipeline.micro_batches, pipeline.chunks)
+        rows = np.flatnonzero(matched.sender == rank)
+        rows = rows[np.argsort(matched.send_posted[rows], kind="stable")]
+        step = steps.step_of(rank, (matched.send_begin_ns[rows] - steps.base_ns).astype(np.float64))
         rows, step = rows[step >= 0], step[step >= 0]
         if not len(order) or (np.bincount(step, minlength=len(steps.numbers)) != len(order)).any():
             return None
-        made[rows] = np.tile(order, len(steps.numbers))
-    return made
+        forward[rows] = np.tile(order, len(steps.numbers))
+    return forward
 
 
 def interleaved_sends(rank: int, batches: int, chunks: int) -> list[bool]:
@@ -285,25 +285,29 @@ def interleaved_sends(rank: int, batches: int, chunks: int) -> list[bool]:
     forwards = [(at // at_once) % chunks for at in range(passes)]
     sends = [[True] if rank == 0 or chunk < chunks - 1 else [] for chunk in forwards]
     backs = [[False] if rank == 1 or chunk < chunks - 1 else [] for chunk in forwards]  # of the last chunk first
-    made = sends[:warmup]
+    order = sends[:warmup]
     for there, back in zip(sends[warmup:], backs, strict=False):
-        made += [there, back]
-    made += backs[passes - warmup :]
-    return [one for some in made for one in some]
+        order += [there, back]
+    order += backs[passes - warmup :]
+    return [send for some in order for send in some]
 
 
-def _stands(rank: int, steps: StepTimes, found: Messages, forward: Array | None) -> tuple[_Stand, Array, Array, float]:
+def _stands(
+    rank: int, steps: StepTimes, matched: Messages, forward: Array | None
+) -> tuple[_Stand, Array, Array, float]:
     """When this rank stands in calls for messages; when its first backward and its last forward pass are, by step; and
     how many micro-batches it sends on in a median step before the first comes back."""
     base = steps.base_ns
-    received, sent = np.flatnonzero(found.receiver == rank), np.flatnonzero(found.sender == rank)
+    received, sent = np.flatnonzero(matched.receiver == rank), np.flatnonzero(matched.sender == rank)
     recv_end, send_end = (
-        values.astype(np.float64) for values in (found.recv_end_ns[received] - base, found.send_end_ns[sent] - base)
+        values.astype(np.float64) for values in (matched.recv_end_ns[received] - base, matched.send_end_ns[sent] - base)
     )
-    send_begin = (found.send_begin_ns[sent] - base).astype(np.float64)
-    since = np.concatenate([recv_end - found.recv_blocked_ns[received], send_end - found.send_blocked_ns[sent]])
+    send_begin = (matched.send_begin_ns[sent] - base).astype(np.float64)
+    since = np.concatenate([recv_end - matched.recv_blocked_ns[received], send_end - matched.send_blocked_ns[sent]])
     until = np.concatenate([recv_end, send_end])
-    both = np.concatenate([found.send_begin_ns[received] - base, found.recv_begin_ns[sent] - base]).astype(np.float64)
+    both = np.concatenate([matched.send_begin_ns[received] - base, matched.recv_begin_ns[sent] - base]).astype(
+        np.float64
+    )
     stand = _one_by_one(_Stand(since, until, both))
     count = len(steps.numbers)
     nothing = np.full(count, -np.inf)
@@ -339,43 +343,46 @@ def _schedule_name(chunks: int, batches: int, stages: int, ahead: float) -> str:
     return "GPipe" if ahead >= batches else "1F1B"
 
 
-def _link(found: Messages, one: int, other: int, steps: StepTimes) -> Link | None:
+def _link(matched: Messages, one: int, other: int, steps: StepTimes) -> Link | None:
     """What its messages took, of those that the receiver waited for."""
-    rows = np.flatnonzero((found.sender == one) & (found.receiver == other))
+    rows = np.flatnonzero((matched.sender == one) & (matched.receiver == other))
     if not len(rows):
         return None
-    over = (found.recv_end_ns[rows] - steps.base_ns).astype(np.float64)
+    over = (matched.recv_end_ns[rows] - steps.base_ns).astype(np.float64)
     rows = rows[steps.step_of(other, over) >= 0]
     if not len(rows):
         return None
-    blocked = found.recv_blocked_ns[rows].astype(np.float64)
-    took = (found.recv_end_ns[rows] - np.maximum(found.send_begin_ns[rows], found.recv_begin_ns[rows])).astype(
+    blocked = matched.recv_blocked_ns[rows].astype(np.float64)
+    took = (matched.recv_end_ns[rows] - np.maximum(matched.send_begin_ns[rows], matched.recv_begin_ns[rows])).astype(
         np.float64
     )
     # where the receiver came later than the sender, the message may have been under way for longer than that
-    told = (found.recv_begin_ns[rows] <= found.send_begin_ns[rows]) & (blocked > 0.5 * took)
+    prompt = (matched.recv_begin_ns[rows] <= matched.send_begin_ns[rows]) & (blocked > 0.5 * took)
     exposed = np.minimum(blocked, np.maximum(took, 0.0)).sum() / len(steps.numbers)
-    return Link(float(np.median(took[told])) if told.any() else 0.0, float(exposed))
+    return Link(float(np.median(took[prompt])) if prompt.any() else 0.0, float(exposed))
 
 
 # ---------------------------------------------------------------- tables of operations
 def _of_operations(tables: Tables) -> Bubbles | None:
-    made: Bubbles | None = None
+    combined: Bubbles | None = None
     for numbers, operations, *_ in layouts(tables.columns(SQL)):
-        passes = [one for one in operations if _pass(one)]
-        stages = sorted({one.stage for one in passes})
+        passes = [operation for operation in operations if _pass(operation)]
+        stages = sorted({operation.stage for operation in passes})
         if len(stages) < 2:
             continue
         other, _ = messages(operations)
-        window = np.min([one.start for one in passes], axis=0), np.max([one.end for one in passes], axis=0)
+        window = (
+            np.min([operation.start for operation in passes], axis=0),
+            np.max([operation.end for operation in passes], axis=0),
+        )
         of_stage: dict[int, list[int]] = {}
-        for rank, stage in sorted({(one.rank, one.stage) for one in passes}):
+        for rank, stage in sorted({(operation.rank, operation.stage) for operation in passes}):
             of_stage.setdefault(stage, []).append(rank)
         if len({len(ranks) for ranks in of_stage.values()}) > 1:
             continue
         pipelines = list(zip(*of_stage.values(), strict=True))
         mine = {
-            rank: _of_rank([one for one in operations if one.rank == rank], other, *window)
+            rank: _of_rank([operation for operation in operations if operation.rank == rank], other, *window)
             for ranks in pipelines
             for rank in ranks
         }
@@ -383,20 +390,20 @@ def _of_operations(tables: Tables) -> Bubbles | None:
             name: np.stack([np.stack([mine[rank][name] for rank in ranks]) for ranks in pipelines]) for name in PARTS
         }
         lengths = np.stack([window[1] - window[0]] * len(pipelines))
-        if made is None:
+        if combined is None:
             name, batches, chunks = _schedule(passes)
-            made = Bubbles(pipelines, numbers, lengths, parts, batches, chunks, name)
-        elif made.pipelines == pipelines:
-            made.numbers = np.concatenate([made.numbers, numbers])
-            made.window = np.concatenate([made.window, lengths], axis=1)
-            made.parts = {name: np.concatenate([made.parts[name], parts[name]], axis=2) for name in PARTS}
-    return made
+            combined = Bubbles(pipelines, numbers, lengths, parts, batches, chunks, name)
+        elif combined.pipelines == pipelines:
+            combined.numbers = np.concatenate([combined.numbers, numbers])
+            combined.window = np.concatenate([combined.window, lengths], axis=1)
+            combined.parts = {name: np.concatenate([combined.parts[name], parts[name]], axis=2) for name in PARTS}
+    return combined
 
 
-def _pass(one: TimedOperation) -> str:
+def _pass(operation: TimedOperation) -> str:
     """Which pass an operation is, "" where it is none."""
-    kind = one.kind.lower()
-    if one.role != "compute" or one.stage < 0:
+    kind = operation.kind.lower()
+    if operation.role != "compute" or operation.stage < 0:
         return ""
     return (
         "forward" if "forward" in kind or kind == "fwd" else "backward" if "backward" in kind or kind == "bwd" else ""
@@ -404,28 +411,33 @@ def _pass(one: TimedOperation) -> str:
 
 
 def _schedule(passes: Sequence[TimedOperation]) -> tuple[str, int, int]:
-    stages = len({one.stage for one in passes})
-    first = [one for one in passes if one.stage == 0 and one.rank == min(one.rank for one in passes if one.stage == 0)]
-    forward = [one for one in first if _pass(one) == "forward"]
-    backward = min(one.usual_start for one in first if _pass(one) == "backward")
-    ahead = sum(one.usual_start < backward for one in forward)
-    chunks = max(1, len({one.key[2] for one in forward}))
+    stages = len({operation.stage for operation in passes})
+    first = [
+        operation
+        for operation in passes
+        if operation.stage == 0
+        and operation.rank == min(operation.rank for operation in passes if operation.stage == 0)
+    ]
+    forward = [operation for operation in first if _pass(operation) == "forward"]
+    backward = min(operation.usual_start for operation in first if _pass(operation) == "backward")
+    ahead = sum(operation.usual_start < backward for operation in forward)
+    chunks = max(1, len({operation.key[2] for operation in forward}))
     batches = len(forward) // chunks
     return _schedule_name(chunks, batches, stages, ahead), batches, chunks
 
 
 def _of_rank(mine: Sequence[TimedOperation], other: Any, begin: Array, end: Array) -> dict[str, Array]:
     """What one rank does in the pipeline's time, in all steps of a layout."""
-    passes = sorted((one for one in mine if _pass(one)), key=lambda one: one.usual_start)
-    first_backward = np.min([one.start for one in passes if _pass(one) == "backward"], axis=0)
-    last_forward = np.max([one.end for one in passes if _pass(one) == "forward"], axis=0)
+    passes = sorted((operation for operation in mine if _pass(operation)), key=lambda operation: operation.usual_start)
+    first_backward = np.min([operation.start for operation in passes if _pass(operation) == "backward"], axis=0)
+    last_forward = np.max([operation.end for operation in passes if _pass(operation) == "forward"], axis=0)
     moving = [
-        (np.maximum(one.start, other[id(one)].start), one.end)
-        for one in mine
-        if one.role == "receive" and id(one) in other
+        (np.maximum(operation.start, other[id(operation)].start), operation.end)
+        for operation in mine
+        if operation.role == "receive" and id(operation) in other
     ]
-    edges = [begin, *(edge for one in passes for edge in (one.start, one.end)), end]
-    made = {name: np.zeros(len(begin)) for name in PARTS}
+    edges = [begin, *(edge for operation in passes for edge in (operation.start, operation.end)), end]
+    parts_ns = {name: np.zeros(len(begin)) for name in PARTS}
     for low, high in zip(edges[::2], edges[1::2], strict=True):
         high = np.maximum(high, low)
         transfer = sum(
@@ -434,12 +446,12 @@ def _of_rank(mine: Sequence[TimedOperation], other: Any, begin: Array, end: Arra
         transfer = np.minimum(transfer, high - low)
         idle = high - low - transfer
         is_warmup, is_drain = low < first_backward, low >= last_forward
-        made["transfer"] += transfer
-        made["warmup"] += np.where(is_warmup, idle, 0.0)
-        made["drain"] += np.where(is_drain & ~is_warmup, idle, 0.0)
-        made["imbalance"] += np.where(~is_warmup & ~is_drain, idle, 0.0)
-    made["compute"] = np.maximum(end - begin - sum(made[name] for name in PARTS[2:]), 0.0)
-    return made
+        parts_ns["transfer"] += transfer
+        parts_ns["warmup"] += np.where(is_warmup, idle, 0.0)
+        parts_ns["drain"] += np.where(is_drain & ~is_warmup, idle, 0.0)
+        parts_ns["imbalance"] += np.where(~is_warmup & ~is_drain, idle, 0.0)
+    parts_ns["compute"] = np.maximum(end - begin - sum(parts_ns[name] for name in PARTS[2:]), 0.0)
+    return parts_ns
 
 
 # ---------------------------------------------------------------- what is slow?
@@ -460,53 +472,55 @@ class Slow:
     excess_ns: float  # in a step
 
 
-def slow_parts(found: Bubbles) -> list[Slow]:
+def slow_parts(bubble: Bubbles) -> list[Slow]:
     """What stands out, the most costly first: stages, ranks of a stage, links."""
-    window = float(found.window.mean())
-    made = [*_slow_passes(found, window), *_slow_links(found, window)]
-    return sorted(made, key=lambda one: -one.excess_ns)
+    window = float(bubble.window.mean())
+    slow = [*_slow_passes(bubble, window), *_slow_links(bubble, window)]
+    return sorted(slow, key=lambda part: -part.excess_ns)
 
 
-def _slow_passes(found: Bubbles, window: float) -> list[Slow]:
-    made = []
-    compute = found.parts["compute"]  # N x P x S
+def _slow_passes(bubble: Bubbles, window: float) -> list[Slow]:
+    slow = []
+    compute = bubble.parts["compute"]  # N x P x S
     least = compute.min(axis=0)  # of a stage: what it takes where no rank of it is slow
-    for stage in range(found.stages):
-        ranks = tuple(pipeline[stage] for pipeline in found.pipelines)
+    for stage in range(bubble.stages):
+        ranks = tuple(pipeline[stage] for pipeline in bubble.pipelines)
         others = np.median(np.delete(least, stage, axis=0), axis=0)
         if excess := _excess(least[stage], others, window):
-            made.append(Slow("stage", ranks, stage, 1 + excess / float(np.median(others)), excess))
+            slow.append(Slow("stage", ranks, stage, 1 + excess / float(np.median(others)), excess))
         for at, rank in enumerate(ranks if len(ranks) > 1 else ()):
             mates = np.median(np.delete(compute[:, stage], at, axis=0), axis=0)
             if excess := _excess(compute[at, stage], mates, window):
-                made.append(Slow("rank", (rank,), stage, 1 + excess / float(np.median(mates)), excess))
-    return made
+                slow.append(Slow("rank", (rank,), stage, 1 + excess / float(np.median(mates)), excess))
+    return slow
 
 
-def _excess(own: Array, others: Array, window: float) -> float:
+def _excess(own_ns: Array, others: Array, window: float) -> float:
     """By how much longer it takes in the median step; 0.0: no more than chance, or too little to matter."""
-    usual, excess = float(np.median(others)), float(np.median(own - others))
-    is_steady = float(np.quantile(own - others, 0.25)) > (SLOWER - 1) / 2 * usual  # not only in a step or two
+    usual, excess = float(np.median(others)), float(np.median(own_ns - others))
+    is_steady = float(np.quantile(own_ns - others, 0.25)) > (SLOWER - 1) / 2 * usual  # not only in a step or two
     return excess if is_steady and excess > max((SLOWER - 1) * usual, MUCH * window) else 0.0
 
 
-def _slow_links(found: Bubbles, window: float) -> list[Slow]:
-    made = []
-    stage_of = {rank: stage for pipeline in found.pipelines for stage, rank in enumerate(pipeline)}
-    for pair, link in found.links.items():
-        others = [one.usual_ns for other, one in found.links.items() if other != pair and one.usual_ns]
+def _slow_links(bubble: Bubbles, window: float) -> list[Slow]:
+    slow = []
+    stage_of = {rank: stage for pipeline in bubble.pipelines for stage, rank in enumerate(pipeline)}
+    for pair, link in bubble.links.items():
+        others = [
+            usual_link.usual_ns for other, usual_link in bubble.links.items() if other != pair and usual_link.usual_ns
+        ]
         usual = float(np.median(others)) if others else 0.0
         if others and link.usual_ns > LINK_SLOWER * usual and link.exposed_ns > MUCH_OF_LINK * window:
-            made.append(Slow("link", pair, stage_of[pair[0]], link.usual_ns / usual, link.exposed_ns))
-    return made
+            slow.append(Slow("link", pair, stage_of[pair[0]], link.usual_ns / usual, link.exposed_ns))
+    return slow
 
 
-def slow_words(one: Slow) -> str:
+def slow_words(slow: Slow) -> str:
     """Stage 2 (rank 2), rank 5 of stage 1, the link from rank 0 to rank 1."""
-    if one.kind == "link":
-        return f"the link from rank {one.ranks[0]} to rank {one.ranks[1]}"
+    if slow.kind == "link":
+        return f"the link from rank {slow.ranks[0]} to rank {slow.ranks[1]}"
     return (
-        f"rank {one.ranks[0]} of stage {one.stage}"
-        if one.kind == "rank"
-        else f"stage {one.stage} ({rank_words(one.ranks)})"
+        f"rank {slow.ranks[0]} of stage {slow.stage}"
+        if slow.kind == "rank"
+        else f"stage {slow.stage} ({rank_words(slow.ranks)})"
     )

@@ -85,8 +85,8 @@ def parallelism_of(tables: Tables) -> Parallelism:
 def pipelines_of(tables: Tables) -> list[Pipeline]:
     """The same of pipelines alone: of a large run without messages that is quick."""
     inferred = _flow(tables).pipelines
-    chains = [one.ranks for one in _given(tables) if one.kind == "pp"]
-    known = {one.ranks: one for one in inferred}
+    chains = [group.ranks for group in _given(tables) if group.kind == "pp"]
+    known = {group.ranks: group for group in inferred}
     return [known.get(ranks, Pipeline(ranks, 0, 0)) for ranks in chains] if chains else inferred
 
 
@@ -96,17 +96,17 @@ def _given(tables: Tables) -> list[ParallelGroup]:
 
 def _flow(tables: Tables) -> Parallelism:
     if tables not in _FLOWS:
-        found = matched_messages(tables)
-        steps = StepTimes.of(tables) if len(found) else None
-        _FLOWS[tables] = _of_messages(tables, found, steps) if steps is not None else Parallelism()
+        messages = matched_messages(tables)
+        steps = StepTimes.of(tables) if len(messages) else None
+        _FLOWS[tables] = _of_messages(tables, messages, steps) if steps is not None else Parallelism()
     return _FLOWS[tables]
 
 
 def _found(tables: Tables) -> Parallelism:
     ranks = [row[0] for row in tables.query("SELECT rank FROM ranks WHERE role = 'rank' ORDER BY rank")]
-    told = _told_by_operations(tables)
-    if told:
-        return Parallelism(ranks, told)
+    groups = _told_by_operations(tables)
+    if groups:
+        return Parallelism(ranks, groups)
     steps = StepTimes.of(tables)
     if steps is None:
         return Parallelism(ranks, notes=["No steps that all ranks have: what repeats in each of them is not known."])
@@ -162,7 +162,7 @@ def parallel_groups(tables: Tables, selection: Selection = ALL) -> Table:
     known = parallelism_of(tables)
     table = Table("parallel_groups", "Parallel groups", GROUP_COLUMNS, [], notes=list(known.notes))
     order = [*KINDS, UNKNOWN]
-    for group in sorted(known.groups, key=lambda one: (order.index(one.kind), one.ranks)):
+    for group in sorted(known.groups, key=lambda group: (order.index(group.kind), group.ranks)):
         if selection.ranks is None or selection.ranks & set(group.ranks):
             members = ", ".join(map(str, group.ranks[:16])) + (", …" if len(group.ranks) > 16 else "")
             table.rows.append((group.kind, len(group.ranks), members, group.evidence))
@@ -175,7 +175,7 @@ GIVEN = re.compile(r"\s*(\w+)\s*=\s*(\d+(\s*-\s*\d+)?(\s*,\s*\d+(\s*-\s*\d+)?)*)
 
 def given_groups(text: str) -> list[ParallelGroup]:
     """Of pp=0-3;pp=4-7;dp=0,4: each group with its ranks in the order of their coordinates."""
-    made = []
+    groups = []
     for part in filter(str.strip, text.split(";")):
         matched = GIVEN.fullmatch(part)
         if matched is None or matched[1] not in KINDS:
@@ -183,8 +183,8 @@ def given_groups(text: str) -> list[ParallelGroup]:
         ranks = [rank for piece in matched[2].split(",") for rank in _range(piece)]
         if len(set(ranks)) != len(ranks):
             raise Wrong(f"--groups {part.strip()}: a rank is there twice")
-        made.append(ParallelGroup(matched[1], tuple(ranks), "given by --groups"))
-    return made
+        groups.append(ParallelGroup(matched[1], tuple(ranks), "given by --groups"))
+    return groups
 
 
 def _range(piece: str) -> range:
@@ -192,13 +192,13 @@ def _range(piece: str) -> range:
     return range(int(first), int(last or first) + 1)
 
 
-def _overridden(found: Parallelism, given: Sequence[ParallelGroup]) -> Parallelism:
+def _overridden(inferred: Parallelism, given: Sequence[ParallelGroup]) -> Parallelism:
     """What is given stands for all that was inferred of its kind."""
-    if absent := {rank for one in given for rank in one.ranks} - set(found.ranks):
+    if absent := {rank for group in given for rank in group.ranks} - set(inferred.ranks):
         raise Wrong(f"--groups: no {rank_words(absent)} in this run")
-    kinds = {one.kind for one in given}
-    found.groups = [*given, *(one for one in found.groups if one.kind not in kinds)]
-    return found
+    kinds = {group.kind for group in given}
+    inferred.groups = [*given, *(group for group in inferred.groups if group.kind not in kinds)]
+    return inferred
 
 
 # ---------------------------------------------------------------- tables of operations carry it
@@ -209,7 +209,7 @@ OPERATIONS = """
 
 def _told_by_operations(tables: Tables) -> list[ParallelGroup]:
     rows = tables.query(OPERATIONS)
-    made = []
+    groups = []
     for at, kind in enumerate(("pp", "dp", "tp")):
         alike: dict[tuple[int, ...], list[tuple[int, int]]] = {}
         for rank, *places in rows:
@@ -219,8 +219,8 @@ def _told_by_operations(tables: Tables) -> list[ParallelGroup]:
         for members in alike.values():
             if len({place for place, _ in members}) > 1:
                 ranks = tuple(rank for _, rank in sorted(members))
-                made.append(ParallelGroup(kind, ranks, "the table of operations says so"))
-    return made
+                groups.append(ParallelGroup(kind, ranks, "the table of operations says so"))
+    return groups
 
 
 # ---------------------------------------------------------------- steps on one clock
@@ -238,22 +238,22 @@ class StepTimes:
 
     @classmethod
     def of(cls, tables: Tables) -> StepTimes | None:
-        found, known = steps_of(tables), collectives_of(tables)
-        numbers = found.common() if found.ranks else ()
+        steps, known = steps_of(tables), collectives_of(tables)
+        numbers = steps.common() if steps.ranks else ()
         place = {rank: at for at, rank in enumerate(known.log.ranks)}
-        if not len(numbers) or any(one.rank not in place for one in found.ranks):
+        if not len(numbers) or any(each.rank not in place for each in steps.ranks):
             return None
         begins, ends, exposed = [], [], []
-        for one in found.ranks:
-            at = np.searchsorted(one.number, numbers)
-            begin = (one.begin_ns[at] - known.log.base_ns).astype(np.float64)
-            clock = known.clocks.clocks[known.clocks.of_rank[place[one.rank]]]
+        for each in steps.ranks:
+            at = np.searchsorted(each.number, numbers)
+            begin = (each.begin_ns[at] - known.log.base_ns).astype(np.float64)
+            clock = known.clocks.clocks[known.clocks.of_rank[place[each.rank]]]
             begins.append(clock.to_reference(begin)[0])
-            ends.append(clock.to_reference(begin + one.length_ns[at])[0])
-            exposed.append(one.exposed_ns[at])
-        ranks = [one.rank for one in found.ranks]
-        own = {rank: at for at, rank in enumerate(ranks)}
-        return cls(ranks, numbers, np.stack(begins), np.stack(ends), np.stack(exposed), known.log.base_ns, own)
+            ends.append(clock.to_reference(begin + each.length_ns[at])[0])
+            exposed.append(each.exposed_ns[at])
+        ranks = [each.rank for each in steps.ranks]
+        place_of = {rank: at for at, rank in enumerate(ranks)}
+        return cls(ranks, numbers, np.stack(begins), np.stack(ends), np.stack(exposed), known.log.base_ns, place_of)
 
     def step_of(self, rank: int, when: Array) -> Array:
         """In which of its steps each moment lies; -1: in none."""
@@ -274,29 +274,29 @@ class Traffic:
     first_received: Array  # S: when the first had come
 
 
-def traffic_of(found: Messages, steps: StepTimes) -> dict[tuple[int, int], Traffic]:
+def traffic_of(messages: Messages, steps: StepTimes) -> dict[tuple[int, int], Traffic]:
     """By sender and receiver."""
-    pairs, which = np.unique(np.stack([found.sender, found.receiver]), axis=1, return_inverse=True)
-    made = {}
+    pairs, which = np.unique(np.stack([messages.sender, messages.receiver]), axis=1, return_inverse=True)
+    traffic = {}
     for at, (sender, receiver) in enumerate(pairs.T.tolist()):
         if sender not in steps.place or receiver not in steps.place:
             continue
         mine = np.flatnonzero(which.reshape(-1) == at)
-        sent = (found.send_begin_ns[mine] - steps.base_ns).astype(np.float64)
-        over = (found.recv_end_ns[mine] - steps.base_ns).astype(np.float64)
+        sent = (messages.send_begin_ns[mine] - steps.base_ns).astype(np.float64)
+        over = (messages.recv_end_ns[mine] - steps.base_ns).astype(np.float64)
         step = steps.step_of(sender, sent)
         counts = np.bincount(step[step >= 0], minlength=len(steps.numbers))
         usual = int(np.median(counts))
         steady = _is_steady(counts, usual)
         if steady and (counts != usual).any():
             step = _by_number(sent, step, counts, usual)
-        kept = step >= 0
+        in_step = step >= 0
         first_sent, first_over = (np.full(len(steps.numbers), np.inf) for _ in range(2))
-        np.minimum.at(first_sent, step[kept], sent[kept])
-        np.minimum.at(first_over, step[kept], over[kept])
+        np.minimum.at(first_sent, step[in_step], sent[in_step])
+        np.minimum.at(first_over, step[in_step], over[in_step])
         if usual:
-            made[sender, receiver] = Traffic(usual, steady, first_sent, first_over)
-    return made
+            traffic[sender, receiver] = Traffic(usual, steady, first_sent, first_over)
+    return traffic
 
 
 def _is_steady(counts: Array, usual: int) -> bool:
@@ -310,30 +310,30 @@ def _by_number(sent: Array, step: Array, counts: Array, usual: int) -> Array:
     ahead = int(np.quantile(np.cumsum(counts - usual), ALWAYS))
     order = np.argsort(sent, kind="stable")
     order = order[step[order] >= 0]
-    made = np.full(len(step), -1)
-    made[order] = (np.arange(len(order)) - ahead) // usual
-    return np.where(made < len(counts), made, -1)
+    places = np.full(len(step), -1)
+    places[order] = (np.arange(len(order)) - ahead) // usual
+    return np.where(places < len(counts), places, -1)
 
 
-def _of_messages(tables: Tables, found: Messages, steps: StepTimes) -> Parallelism:
-    made = Parallelism()
-    traffic = traffic_of(found, steps)
+def _of_messages(tables: Tables, messages: Messages, steps: StepTimes) -> Parallelism:
+    layout = Parallelism()
+    traffic = traffic_of(messages, steps)
     if not traffic:
-        return made
+        return layout
     names = _torch_parts(tables)
     for members in _connected(traffic):
-        inside = {pair: one for pair, one in traffic.items() if pair[0] in members}
+        inside = {pair: pair_traffic for pair, pair_traffic in traffic.items() if pair[0] in members}
         chain = _chain(inside, members)
         if chain is not None and len(chain) == 2:
-            chain = _opener_first(found, chain)
+            chain = _opener_first(messages, chain)
         if chain is not None:
             pipeline, pattern = _pipeline(chain, inside, names)
-            made.pipelines.append(pipeline)
-            made.groups.append(ParallelGroup("pp", pipeline.ranks, pattern))
+            layout.pipelines.append(pipeline)
+            layout.groups.append(ParallelGroup("pp", pipeline.ranks, pattern))
         else:
-            made.groups.append(_other(inside, members))
-    made.pipelines.sort(key=lambda one: one.ranks)
-    return made
+            layout.groups.append(_other(inside, members))
+    layout.pipelines.sort(key=lambda pipeline: pipeline.ranks)
+    return layout
 
 
 def _connected(pairs: Iterable[tuple[int, int]]) -> list[tuple[int, ...]]:
@@ -348,7 +348,7 @@ def _connected(pairs: Iterable[tuple[int, int]]) -> list[tuple[int, ...]]:
 
 def _chain(traffic: Mapping[tuple[int, int], Traffic], members: Sequence[int]) -> list[int] | None:
     """The ranks of a pipeline, the first stage first; None where this is no pipeline."""
-    if not all(one.is_steady for one in traffic.values()):
+    if not all(pair_traffic.is_steady for pair_traffic in traffic.values()):
         return None
     near: dict[int, list[int]] = {rank: [] for rank in members}
     for one, other in traffic:
@@ -361,33 +361,33 @@ def _chain(traffic: Mapping[tuple[int, int], Traffic], members: Sequence[int]) -
         tried = [[*members], [*reversed(members)]]
     elif len(ends) == 2 and all(len(near[rank]) == 2 for rank in members if rank not in ends):
         tried = [_walk(near, end, near[end][0]) for end in ends]
-        if len({one.count for one in traffic.values()}) > 1:
+        if len({pair_traffic.count for pair_traffic in traffic.values()}) > 1:
             return None
     elif not ends and all(len(some) == 2 for some in near.values()):  # a ring: it is closed by the rarer messages
         least = min(traffic, key=lambda pair: traffic[pair].count)
         rare = [pair for pair in traffic if traffic[pair].count == traffic[least].count]
-        if len(rare) != 2 or len({one.count for one in traffic.values()}) != 2:
+        if len(rare) != 2 or len({pair_traffic.count for pair_traffic in traffic.values()}) != 2:
             return None
-        tried = [_walk(near, one, next(rank for rank in near[one] if rank != least[1 - at]))
-                 for at, one in enumerate(least)]  # fmt: skip
+        tried = [_walk(near, rank_end, next(rank for rank in near[rank_end] if rank != least[1 - at]))
+                 for at, rank_end in enumerate(least)]  # fmt: skip
     else:
         return None
     return next((chain for chain in tried if len(chain) == len(members) and _flows(chain, traffic)), None)
 
 
-def _opener_first(found: Messages, chain: list[int]) -> list[int]:
+def _opener_first(messages: Messages, chain: list[int]) -> list[int]:
     """Two ranks, whose messages both ways look alike: first is who sent one of the usual size before it received any.
 
     On GPUs messages move after the host has ended its step, so that their places in the steps do not tell it.
     """
-    mine = np.isin(found.sender, chain) & np.isin(found.receiver, chain)
-    sizes, counts = np.unique(found.bytes[mine], return_counts=True)
-    mine &= found.bytes == sizes[counts.argmax()]
+    mine = np.isin(messages.sender, chain) & np.isin(messages.receiver, chain)
+    sizes, counts = np.unique(messages.bytes[mine], return_counts=True)
+    mine &= messages.bytes == sizes[counts.argmax()]
     opened = {}
     for rank in chain:
         sent, received = (
-            found.send_posted[mine & (found.sender == rank)],
-            found.recv_posted[mine & (found.receiver == rank)],
+            messages.send_posted[mine & (messages.sender == rank)],
+            messages.recv_posted[mine & (messages.receiver == rank)],
         )
         opened[rank] = bool(len(sent) and len(received) and sent.min() < received.min())
     openers = [rank for rank in chain if opened[rank]]
@@ -395,13 +395,13 @@ def _opener_first(found: Messages, chain: list[int]) -> list[int]:
 
 
 def _walk(near: Mapping[int, Sequence[int]], first: int, second: int) -> list[int]:
-    made = [first, second]
-    while len(made) < len(near):
-        further = [rank for rank in near[made[-1]] if rank not in made]
+    path = [first, second]
+    while len(path) < len(near):
+        further = [rank for rank in near[path[-1]] if rank not in path]
         if not further:
             break
-        made.append(further[0])
-    return made
+        path.append(further[0])
+    return path
 
 
 def _flows(chain: Sequence[int], traffic: Mapping[tuple[int, int], Traffic]) -> bool:
@@ -450,10 +450,10 @@ def _pipeline(
         micro_batches = forward - closing.count
         chunks = forward // micro_batches if micro_batches > 0 and forward % micro_batches == 0 else 0
         micro_batches = micro_batches if chunks else 0
-    told = f"{counted(forward, 'message')} a step to the next rank and as many back, passed on from rank {chain[0]}"
+    sentence = f"{counted(forward, 'message')} a step to the next rank and as many back, passed on from rank {chain[0]}"
     if chunks > 1:
-        told += f": {micro_batches} micro-batches × {chunks} chunks"
-    return Pipeline(tuple(chain), micro_batches, chunks), told
+        sentence += f": {micro_batches} micro-batches × {chunks} chunks"
+    return Pipeline(tuple(chain), micro_batches, chunks), sentence
 
 
 def _other(traffic: Mapping[tuple[int, int], Traffic], members: Sequence[int]) -> ParallelGroup:
@@ -461,19 +461,19 @@ def _other(traffic: Mapping[tuple[int, int], Traffic], members: Sequence[int]) -
     after: dict[int, list[int]] = {}
     for one, other in traffic:
         after.setdefault(one, []).append(other)
-    steady = all(one.is_steady for one in traffic.values())
-    counts = {one.count for one in traffic.values()}
+    steady = all(pair_traffic.is_steady for pair_traffic in traffic.values())
+    counts = {pair_traffic.count for pair_traffic in traffic.values()}
     is_ring = len(members) > 2 and all(len(after.get(rank, ())) == 1 for rank in members)
     if steady and is_ring and len(counts) == 1 and len(set(map(tuple, after.values()))) == len(members):
         return ParallelGroup(
             "cp", tuple(members), f"a ring of messages in one direction, {min(counts)} from each rank in a step"
         )
-    told = (
+    sentence = (
         "messages both ways that nobody passes on first"
         if steady
         else "messages whose number differs from step to step"
     )
-    return ParallelGroup(UNKNOWN, tuple(members), f"{told}: no pipeline")
+    return ParallelGroup(UNKNOWN, tuple(members), f"{sentence}: no pipeline")
 
 
 # ---------------------------------------------------------------- what collectives tell
@@ -509,7 +509,7 @@ def _of_collectives(
         if len(ranks) > 1 and all(rank in steps.place for rank in ranks):
             use = uses.setdefault(group.number, _Use(group.label, ranks))
             _add_use(use, known, steps, group)
-    stage = {rank: at for one in pipelines if one.kind == "pp" for at, rank in enumerate(one.ranks)}
+    stage = {rank: at for group in pipelines if group.kind == "pp" for at, rank in enumerate(group.ranks)}
     ordered = sorted(uses.values(), key=lambda use: -use.total_bytes)
     return [
         ParallelGroup(*_kind(use, len(steps.numbers), stage, early.get(use.ranks[0], EARLY)))
@@ -541,24 +541,24 @@ def _add_use(use: _Use, known: Collectives, steps: StepTimes, group: Any) -> Non
 
 def _kind(use: _Use, steps: int, stage: Mapping[int, int], early: float) -> tuple[str, tuple[int, ...], str]:
     most = ", ".join(f"{name} {_rate(calls / steps)}" for name, calls in use.calls.most_common(3))
-    told = f"{most} a step, up to {size(use.most_bytes)}"
+    pattern = f"{most} a step, up to {size(use.most_bytes)}"
     named = next(
         (NAMES[word] for word in re.split(r"[^a-z0-9]+|(?<=[a-z])(?=\d)", use.label.lower()) if word in NAMES), ""
     )
     if named:
-        return named, use.ranks, f"the program calls it {use.label.partition(' #')[0]}; {told}"
+        return named, use.ranks, f"the program calls it {use.label.partition(' #')[0]}; {pattern}"
     if any(name.startswith("alltoall") for name in use.calls):
-        return "ep", use.ranks, f"{told}: tokens go to their experts"
+        return "ep", use.ranks, f"{pattern}: tokens go to their experts"
     stages = {stage.get(rank) for rank in use.ranks}
     if len(stages) > 1 and None not in stages:
-        return UNKNOWN, use.ranks, f"{told}, over several stages of a pipeline"
+        return UNKNOWN, use.ranks, f"{pattern}, over several stages of a pipeline"
     if not use.first_reduction:
-        return UNKNOWN, use.ranks, f"{told}, no reduction"
+        return UNKNOWN, use.ranks, f"{pattern}, no reduction"
     at = median(use.first_reduction)
     when = f"the first reduction after {100 * at:.0f} % of the step"
     if at < early:
-        return "tp", use.ranks, f"{told}, {when}: activations, in the forward pass too"
-    return "dp", use.ranks, f"{told}, {when}: gradients"
+        return "tp", use.ranks, f"{pattern}, {when}: activations, in the forward pass too"
+    return "dp", use.ranks, f"{pattern}, {when}: gradients"
 
 
 def _rate(calls: float) -> str:

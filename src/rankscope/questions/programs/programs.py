@@ -66,30 +66,30 @@ def graphs_of(tables: Tables, selection: Selection = ALL) -> Programs:
 
 
 def _told(tables: Tables, which: str, selection: Selection) -> Programs:
-    made: Programs = {}
+    by_rank: Programs = {}
     for rank, name, *rest in tables.query(SQL.format(which=which, condition=selection.condition)):
-        _add(made.setdefault(rank, {}), name.replace(GRAPH, COMPILE, 1) if which == OF_TORCH else name, *rest)
-    return made
+        _add(by_rank.setdefault(rank, {}), name.replace(GRAPH, COMPILE, 1) if which == OF_TORCH else name, *rest)
+    return by_rank
 
 
 def _add(programs: dict[str, Program], name: str, phase: str, calls: int, total_ns: float, size: int) -> None:
-    what = next((one for one in (RUN, TRACE, LOWER, COMPILE) if name.startswith(one)), "")
+    what = next((prefix for prefix in (RUN, TRACE, LOWER, COMPILE) if name.startswith(prefix)), "")
     function, _, reason = _without_prefix(name[len(what) :]).partition(REASON if what == COMPILE else "\0")
-    one = programs.setdefault(function, Program())
+    program = programs.setdefault(function, Program())
     if what in (RUN, ""):
-        one.runs += calls
-        one.start_ns += total_ns
-        one.copied_bytes += size
+        program.runs += calls
+        program.start_ns += total_ns
+        program.copied_bytes += size
         return
-    one.compile_ns += total_ns
-    one.later_ns += total_ns if phase == "steady" else 0.0
+    program.compile_ns += total_ns
+    program.later_ns += total_ns if phase == "steady" else 0.0
     if what != COMPILE:
         return
-    one.compilations += calls
-    one.later += calls if phase == "steady" else 0
+    program.compilations += calls
+    program.later += calls if phase == "steady" else 0
     if reason:
-        one.again += calls
-        one.reasons[reason] = one.reasons.get(reason, 0.0) + total_ns
+        program.again += calls
+        program.reasons[reason] = program.reasons.get(reason, 0.0) + total_ns
 
 
 def _without_prefix(name: str) -> str:
@@ -114,17 +114,17 @@ def _row(name: str, ranks: list[Program]) -> tuple[Cell, ...]:
 
     return (
         name,
-        int(most(one.runs for one in ranks)) or None,
-        most(one.start_ns for one in ranks) or None,
-        int(most(one.compilations for one in ranks)),
-        int(most(one.again for one in ranks)),
-        most(one.compile_ns for one in ranks),
-        int(most(one.copied_bytes for one in ranks)) or None,
+        int(most(program.runs for program in ranks)) or None,
+        most(program.start_ns for program in ranks) or None,
+        int(most(program.compilations for program in ranks)),
+        int(most(program.again for program in ranks)),
+        most(program.compile_ns for program in ranks),
+        int(most(program.copied_bytes for program in ranks)) or None,
         longest_reason(ranks),
     )
 
 
 def longest_reason(ranks: list[Program]) -> str:
     """Why a program was compiled again, as the rank says that spent most on it."""
-    told = [(ns, reason) for one in ranks for reason, ns in one.reasons.items()]
-    return max(told)[1] if told else ""
+    reasons = [(ns, reason) for program in ranks for reason, ns in program.reasons.items()]
+    return max(reasons)[1] if reasons else ""

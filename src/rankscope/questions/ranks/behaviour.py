@@ -86,15 +86,15 @@ def _behaviour(tables: Tables) -> Behaviour:
     ranks = [row[1] for row in rows]
     place = {row[0]: at for at, row in enumerate(rows)}
     columns = zip(*(row[3:] for row in rows), strict=True) if rows else ()
-    made = [
+    measures = [
         Measure(name, unit, np.array([np.nan if value is None else float(value) for value in values]))
         for (name, unit), values in zip(ABOUT, columns, strict=False)
     ]
-    made += _routines(tables, place)
-    made += _steps(tables, {rank: at for at, rank in enumerate(ranks)})
+    measures += _routines(tables, place)
+    measures += _steps(tables, {rank: at for at, rank in enumerate(ranks)})
     if len(ranks) > 1 and tables.query(LOGGED):
-        made += _waiting(tables, len(ranks))
-    return Behaviour(ranks, [row[2] for row in rows], telling(made))
+        measures += _waiting(tables, len(ranks))
+    return Behaviour(ranks, [row[2] for row in rows], telling(measures))
 
 
 def telling(measures: Sequence[Measure]) -> list[Measure]:
@@ -102,31 +102,33 @@ def telling(measures: Sequence[Measure]) -> list[Measure]:
     known = [
         measure for measure in measures if np.isfinite(measure.values).sum() >= max(2.0, KNOWN * len(measure.values))
     ]
-    return [one for one in known if np.nanmax(np.abs(one.values)) > 0]
+    return [measure for measure in known if np.nanmax(np.abs(measure.values)) > 0]
 
 
 def _routines(tables: Tables, place: dict[int, int]) -> list[Measure]:
-    found = tables.columns(NAMED)
-    names = found["name"]
-    made = []
+    columns = tables.columns(NAMED)
+    names = columns["name"]
+    measures = []
     for code, name in enumerate(names.values):
         values = np.zeros(len(place))
         for process, total in zip(
-            found["process"][names.codes == code].tolist(), found["total"][names.codes == code].tolist(), strict=True
+            columns["process"][names.codes == code].tolist(),
+            columns["total"][names.codes == code].tolist(),
+            strict=True,
         ):
             if process in place:
                 values[place[process]] = total
-        made.append(Measure(f"in {name}", "ms", values))
-    return sorted(made, key=lambda one: (-float(one.values.sum()), one.name))
+        measures.append(Measure(f"in {name}", "ms", values))
+    return sorted(measures, key=lambda measure: (-float(measure.values.sum()), measure.name))
 
 
 def _steps(tables: Tables, place: dict[int, int]) -> list[Measure]:
     steps = steps_of(tables)
     values = np.full(len(place), np.nan)
     for rank in steps.ranks:
-        own = rank.own_ns[steps.steady(rank)]
-        if len(own) and rank.rank in place:
-            values[place[rank.rank]] = float(own.mean()) / 1e6
+        own_ns = rank.own_ns[steps.steady(rank)]
+        if len(own_ns) and rank.rank in place:
+            values[place[rank.rank]] = float(own_ns.mean()) / 1e6
     return [Measure("own time in a step", "ms", values)] if np.isfinite(values).any() else []
 
 
@@ -134,18 +136,18 @@ def _waiting(tables: Tables, ranks: int) -> list[Measure]:
     known = collectives_of(tables)
     if not known.splits or len(known.log.ranks) != ranks:
         return []
-    found = sums(known)
+    waiting = sums(known)
     return [
-        Measure("waiting in collectives", "ms", found.wait_ns / 1e6),
-        Measure("wait caused", "ms", found.caused_ns / 1e6, chance=_chance(found) / 1e6),
+        Measure("waiting in collectives", "ms", waiting.wait_ns / 1e6),
+        Measure("wait caused", "ms", waiting.caused_ns / 1e6, chance=_chance(waiting) / 1e6),
     ]
 
 
 def _chance(waiting: Waiting) -> float:
     """Ns: a rank that comes last no more often than others may still do so this much more often in few collectives."""
-    told = max(1.0, float(waiting.last.sum()))
-    often = told / max(1, len(waiting.last))
-    return float(waiting.all_caused_ns) / told * (TAIL_SIGMAS * math.sqrt(often) + TAIL_TIMES) / FAR
+    total = max(1.0, float(waiting.last.sum()))
+    often = total / max(1, len(waiting.last))
+    return float(waiting.all_caused_ns) / total * (TAIL_SIGMAS * math.sqrt(often) + TAIL_TIMES) / FAR
 
 
 # ---------------------------------------------------------------- which ranks behave alike?
@@ -173,23 +175,23 @@ def alike(tables: Tables, selection: Selection = ALL) -> Table:
     return ranks_alike(behaviour(tables), selection)
 
 
-def ranks_alike(found: Behaviour, selection: Selection = ALL) -> Table:
+def ranks_alike(measured: Behaviour, selection: Selection = ALL) -> Table:
     """The same of ranks whose behaviour is known already."""
     table = Table("alike", "Ranks that behave alike", COLUMNS, [])
-    if len(found.ranks) < FEWEST or not found.measures:
+    if len(measured.ranks) < FEWEST or not measured.measures:
         return table
-    kinds = np.stack([kinds_of(measure) for measure in found.measures], axis=1)
+    kinds = np.stack([kinds_of(measure) for measure in measured.measures], axis=1)
     _, which, sizes = np.unique(kinds, axis=0, return_inverse=True, return_counts=True)
     which = which.reshape(-1)
     order = np.argsort(-sizes, kind="stable").tolist()
     first = np.flatnonzero(which == order[0])
     for number, group in enumerate(order, 1):
         places = np.flatnonzero(which == group)
-        ranks = [found.ranks[at] for at in places.tolist()]
+        ranks = [measured.ranks[at] for at in places.tolist()]
         if selection.ranks is None or selection.ranks & set(ranks):
-            hosts = len({found.hosts[at] for at in places.tolist()})
-            told = _differences(found, kinds, places, first) if number > 1 else ""
-            table.rows.append((number, len(ranks), hosts, ranges(ranks), told))
+            hosts = len({measured.hosts[at] for at in places.tolist()})
+            differences = _differences(measured, kinds, places, first) if number > 1 else ""
+            table.rows.append((number, len(ranks), hosts, ranges(ranks), differences))
     return arranged(table, selection)
 
 
@@ -199,22 +201,22 @@ def kinds_of(measure: Measure) -> Array:
     order = known[np.argsort(measure.values[known], kind="stable")]
     least = max(GAP * abs(measure.usual), SPREADS * measure.spread)
     gaps = np.diff(measure.values[order]) > least
-    made = np.full(len(measure.values), -1)
-    made[order] = np.concatenate([[0], np.cumsum(gaps)])
-    return made
+    kinds = np.full(len(measure.values), -1)
+    kinds[order] = np.concatenate([[0], np.cumsum(gaps)])
+    return kinds
 
 
-def _differences(found: Behaviour, kinds: Array, places: Array, first: Array) -> str:
+def _differences(measured: Behaviour, kinds: Array, places: Array, first: Array) -> str:
     """The measures in which a group is of another kind, the farthest first: its mean, and that of the first group."""
-    told = []
-    for at, measure in enumerate(found.measures):
+    differences = []
+    for at, measure in enumerate(measured.measures):
         if kinds[places[0], at] != kinds[first[0], at]:
-            own, usual = (float(np.nanmean(measure.values[some])) for some in (places, first))
-            if np.isfinite(own) and np.isfinite(usual):
+            own_value, usual = (float(np.nanmean(measure.values[some])) for some in (places, first))
+            if np.isfinite(own_value) and np.isfinite(usual):
                 unit = "" if measure.unit == "count" else f" {measure.unit}"
-                text = f"{measure.name} {_short(own)} against {_short(usual)}{unit}"
-                told.append((abs(own - usual) / measure.spread, text))
-    return "; ".join(text for _, text in sorted(told, reverse=True)[:MOST_TOLD])
+                text = f"{measure.name} {_short(own_value)} against {_short(usual)}{unit}"
+                differences.append((abs(own_value - usual) / measure.spread, text))
+    return "; ".join(text for _, text in sorted(differences, reverse=True)[:MOST_TOLD])
 
 
 def _short(value: float) -> str:

@@ -39,14 +39,14 @@ def places(tables: Tables, selection: Selection = ALL) -> Table:
     return places_that_differ(behaviour(tables), dict(tables.query(MAPPED)), selection)
 
 
-def places_that_differ(found: Behaviour, group_of: Mapping[str, str], selection: Selection = ALL) -> Table:
+def places_that_differ(measured: Behaviour, group_of: Mapping[str, str], selection: Selection = ALL) -> Table:
     """The same of ranks whose behaviour is known already, with the group of each host."""
     table = Table("places", "Hosts and groups of hosts, the most different first", PLACES_COLUMNS, [])
-    chosen = [selection.ranks is None or rank in selection.ranks for rank in found.ranks]
-    rows = [*_rows("host", found, found.hosts, chosen)]
+    chosen = [selection.ranks is None or rank in selection.ranks for rank in measured.ranks]
+    rows = [*_rows("host", measured, measured.hosts, chosen)]
     if group_of:
-        rows += _rows("group", found, [group_of.get(host, "") for host in found.hosts], chosen)
-        unknown = len({host for host in found.hosts if host not in group_of})
+        rows += _rows("group", measured, [group_of.get(host, "") for host in measured.hosts], chosen)
+        unknown = len({host for host in measured.hosts if host not in group_of})
         if unknown:
             table.notes.append(f"{counted(unknown, 'host')} of no group of the mapping file.")
     table.rows = sorted(rows, key=lambda row: -abs(float(row[-1] or 0.0)))
@@ -65,14 +65,14 @@ def _is_far(row: Sequence[Cell]) -> bool:
     return abs(float(row[-1] or 0.0)) >= FAR
 
 
-def _rows(by: str, found: Behaviour, names: Sequence[str], chosen: Sequence[bool]) -> Iterator[tuple[Cell, ...]]:
+def _rows(by: str, measured: Behaviour, names: Sequence[str], chosen: Sequence[bool]) -> Iterator[tuple[Cell, ...]]:
     of_place: dict[str, list[int]] = {}
     for at, name in enumerate(names):
         if name and chosen[at]:
             of_place.setdefault(name, []).append(at)
     if len(of_place) < PLACES_FEWEST:
         return
-    for measure in found.measures:
+    for measure in measured.measures:
         if measure.adds_up:
             yield from _sums(by, measure, of_place)
             continue
@@ -82,8 +82,8 @@ def _rows(by: str, found: Behaviour, names: Sequence[str], chosen: Sequence[bool
             values = values[np.isfinite(values)]
             if len(values):
                 low, middle, high, highest = _spots(values)
-                told = (low, middle, high, highest, usual, (middle - usual) / spread)
-                yield (by, name, len(ranks), measure.name, measure.unit, *told)
+                figures = (low, middle, high, highest, usual, (middle - usual) / spread)
+                yield (by, name, len(ranks), measure.name, measure.unit, *figures)
 
 
 def _sums(by: str, measure: Measure, of_place: Mapping[str, Sequence[int]]) -> Iterator[tuple[Cell, ...]]:
@@ -91,13 +91,13 @@ def _sums(by: str, measure: Measure, of_place: Mapping[str, Sequence[int]]) -> I
     known = {name: np.nan_to_num(measure.values[list(ranks)]) for name, ranks in of_place.items()}
     share = 1 / len(known)
     chance = CHANCE_SIGMAS * 100 * math.sqrt(share * (1 - share) / measure.adds_up)
-    whole = Measure(measure.name, measure.unit, np.array([values.sum() for values in known.values()]), chance=chance)
-    usual, spread = whole.usual, whole.spread
-    for (name, values), total in zip(known.items(), whole.values.tolist(), strict=True):
+    combined = Measure(measure.name, measure.unit, np.array([values.sum() for values in known.values()]), chance=chance)
+    usual, spread = combined.usual, combined.spread
+    for (name, values), total in zip(known.items(), combined.values.tolist(), strict=True):
         if len(values) == 1 or values.max() <= total / 2:
             low, _, high, highest = _spots(values)
-            told = (low, total, high, highest, usual, (total - usual) / spread)
-            yield (by, name, len(values), f"{measure.name}, together", measure.unit, *told)
+            figures = (low, total, high, highest, usual, (total - usual) / spread)
+            yield (by, name, len(values), f"{measure.name}, together", measure.unit, *figures)
 
 
 def _spots(values: Array) -> tuple[float, float, float, float]:
@@ -143,27 +143,27 @@ def outlying_ranks(tables: Tables, selection: Selection = ALL) -> list[int]:
     return [int(str(row[0])) for row in outliers(tables, Selection(selection.ranks)).rows]
 
 
-def ranks_that_differ(found: Behaviour, selection: Selection = ALL) -> Table:
+def ranks_that_differ(measured: Behaviour, selection: Selection = ALL) -> Table:
     """The same of ranks whose behaviour is known already."""
     table = Table("outliers", "Ranks that differ", OUTLIERS_COLUMNS, [])
-    if len(found.ranks) < OUTLIERS_FEWEST or not found.measures:
+    if len(measured.ranks) < OUTLIERS_FEWEST or not measured.measures:
         return table
-    away = np.nan_to_num(np.stack([(measure.values - measure.usual) / measure.spread for measure in found.measures]))
+    away = np.nan_to_num(np.stack([(measure.values - measure.usual) / measure.spread for measure in measured.measures]))
     farthest = np.abs(away).max(axis=0)
     for place in np.argsort(-farthest, kind="stable").tolist():
         if farthest[place] < FAR or len(table.rows) == MOST:
             break
-        if selection.ranks is None or found.ranks[place] in selection.ranks:
-            table.rows.append(_row(found, away[:, place], place))
+        if selection.ranks is None or measured.ranks[place] in selection.ranks:
+            table.rows.append(_row(measured, away[:, place], place))
     more = int((farthest >= FAR).sum()) - len(table.rows)
     if more > 0 and selection.ranks is None:
         table.notes.append(f"{more} more ranks are at least {FAR} spreads from the median in something: see alike.")
     return arranged(table, selection)
 
 
-def _row(found: Behaviour, away: Array, place: int) -> tuple[Cell, ...]:
+def _row(measured: Behaviour, away: Array, place: int) -> tuple[Cell, ...]:
     order = [at for at in np.argsort(-np.abs(away), kind="stable").tolist() if abs(away[at]) >= FAR]
-    first = found.measures[order[0]]
-    also = ", ".join(f"{found.measures[at].name} ({away[at]:+.0f})" for at in order[1:3])
+    first = measured.measures[order[0]]
+    also = ", ".join(f"{measured.measures[at].name} ({away[at]:+.0f})" for at in order[1:3])
     value = (float(first.values[place]), first.usual, first.unit, float(away[order[0]]))
-    return found.ranks[place], found.hosts[place], first.name, *value, also
+    return measured.ranks[place], measured.hosts[place], first.name, *value, also

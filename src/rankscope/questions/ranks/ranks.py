@@ -61,31 +61,31 @@ NOTICEABLE = 0.05  # of the elapsed time: smaller differences are not worth a na
 
 def balance(tables: Tables, selection: Selection = ALL) -> Table:
     """Time in MPI and outside it per rank, least time in MPI first."""
-    found = sorted(shares(tables, selection), key=lambda one: (one.comm_ns, one.rank))
-    outside = [one.outside_ns for one in found if one.outside_ns is not None]
+    by_time = sorted(shares(tables, selection), key=lambda share: (share.comm_ns, share.rank))
+    outside = [share.outside_ns for share in by_time if share.outside_ns is not None]
     mean_ns = sum(outside) / len(outside) if outside else 0.0
     table = Table("balance", "Balance", BALANCE_COLUMNS, [])
-    for one in found:
-        ratio = one.outside_ns / mean_ns if mean_ns and one.outside_ns is not None else None
-        table.rows.append((one.rank, one.host, one.comm_ns, one.share, one.outside_ns, ratio))
-    if len(found) > 1:
-        table.notes += _comments(found, outside, mean_ns)
+    for share in by_time:
+        ratio = share.outside_ns / mean_ns if mean_ns and share.outside_ns is not None else None
+        table.rows.append((share.rank, share.host, share.comm_ns, share.share, share.outside_ns, ratio))
+    if len(by_time) > 1:
+        table.notes += _comments(by_time, outside, mean_ns)
     return arranged(table, selection)
 
 
-def _comments(found: list[Share], outside: list[float], mean_ns: float) -> list[str]:
-    mean_comm_ns = sum(share.comm_ns for share in found) / len(found)
+def _comments(by_time: list[Share], outside: list[float], mean_ns: float) -> list[str]:
+    mean_comm_ns = sum(share.comm_ns for share in by_time) / len(by_time)
     comments = []
     if mean_comm_ns:
-        comments.append(f"MPI time, largest / mean: {found[-1].comm_ns / mean_comm_ns:.2f}.")
+        comments.append(f"MPI time, largest / mean: {by_time[-1].comm_ns / mean_comm_ns:.2f}.")
     if mean_ns:
         comments.append(f"Time outside MPI, largest / mean: {max(outside) / mean_ns:.2f}.")
-    return comments + _waited_for(found)
+    return comments + _waited_for(by_time)
 
 
-def _waited_for(found: list[Share]) -> list[str]:
+def _waited_for(by_time: list[Share]) -> list[str]:
     """Named with care: a short time in MPI is a sign, the arrival times in the log are the proof."""
-    first, middle = found[0], found[(len(found) - 1) // 2]
+    first, middle = by_time[0], by_time[(len(by_time) - 1) // 2]
     if not first.span_ns or middle.comm_ns - first.comm_ns < NOTICEABLE * first.span_ns:
         return ["No rank spends noticeably less time in MPI than the others: no sign of one that the others wait for."]
     text = f"Rank {first.rank} ({first.host}) spends the least time in MPI"
@@ -135,6 +135,6 @@ def ranks(tables: Tables, selection: Selection = ALL) -> Table:
     return arranged(Table("ranks", "Ranks", RANKS_COLUMNS, rows, notes), selection)
 
 
-def _row(found: tuple[Any, ...]) -> tuple[Any, ...]:
-    *numbers, ending, exit_code, end_signal, pid = found
+def _row(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    *numbers, ending, exit_code, end_signal, pid = row
     return (*numbers, ending and ending_text(ending, exit_code, end_signal), pid)

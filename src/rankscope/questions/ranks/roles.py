@@ -107,8 +107,8 @@ def roles(tables: Tables, selection: Selection = ALL) -> Table:
     """What the processes of each role did with their time, where workers of several roles call each other."""
     table = Table("roles", "Roles", ROLES_COLUMNS, [])
     by_role: dict[str, list[Worker]] = {}
-    for one in _workers(tables).values():
-        by_role.setdefault(one.role, []).append(one)
+    for worker in _workers(tables).values():
+        by_role.setdefault(worker.role, []).append(worker)
     for role, workers in (
         by_role.items() if tables.query("SELECT 1 FROM groups WHERE kind IN ('worker', 'served')") else ()
     ):
@@ -122,57 +122,60 @@ def _row(role: str, workers: list[Worker]) -> tuple[Cell, ...]:
     def average(values: list[float]) -> float | None:
         return sum(values) / len(values) or None
 
-    waits: Counter[str] = sum((one.waits for one in workers), Counter())
-    ranks = ", ".join(str(one.rank) for one in workers[:8] if one.rank is not None)
+    waits: Counter[str] = sum((worker.waits for worker in workers), Counter())
+    ranks = ", ".join(str(worker.rank) for worker in workers[:8] if worker.rank is not None)
     return (
-        *(role, len(workers), ranks, average([one.elapsed_ns for one in workers])),
-        average([one.startup_ns for one in workers]),
-        *(average([one.work[kind] for one in workers]) for kind in ("train", "generate", "sync", "data", "other")),
-        average([float(sum(one.waits.values())) for one in workers]),
+        *(role, len(workers), ranks, average([worker.elapsed_ns for worker in workers])),
+        average([worker.startup_ns for worker in workers]),
+        *(
+            average([worker.work[kind] for worker in workers])
+            for kind in ("train", "generate", "sync", "data", "other")
+        ),
+        average([float(sum(worker.waits.values())) for worker in workers]),
         max(waits, key=lambda peer: waits[peer], default=""),
-        average([one.idle_ns for one in workers]),
+        average([worker.idle_ns for worker in workers]),
     )
 
 
 def _workers(tables: Tables) -> dict[int, Worker]:
-    found: dict[int, Worker] = {}
+    workers: dict[int, Worker] = {}
     for process, rank, role, worker, steps, started, ended in tables.query(PROCESSES_SQL):
-        found[process] = Worker(rank, role_of(worker, role, steps), started, max(0, ended - started))
+        workers[process] = Worker(rank, role_of(worker, role, steps), started, max(0, ended - started))
     marks: dict[int, dict[str, int]] = {}
     for process, name, at_ns in tables.query(MARKS_SQL):
         marks.setdefault(process, {})[name] = at_ns
-    for process, one in found.items():
+    for process, known_worker in workers.items():
         known = [marks[process][name] for name in INITIALISED if name in marks.get(process, {})]
-        one.startup_ns = max(0, known[0] - one.started_ns) if known else 0
-    for process, whole, data, exposed in tables.query(STEPS_SQL):
-        if process in found:
-            found[process].work.update({"train": max(0, whole - data - exposed), "data": data})
-            found[process].waits["collectives"] += exposed
-    _add_calls(tables, found)
-    return found
+        known_worker.startup_ns = max(0, known[0] - known_worker.started_ns) if known else 0
+    for process, step_ns, data, exposed in tables.query(STEPS_SQL):
+        if process in workers:
+            workers[process].work.update({"train": max(0, step_ns - data - exposed), "data": data})
+            workers[process].waits["collectives"] += exposed
+    _add_calls(tables, workers)
+    return workers
 
 
-def _add_calls(tables: Tables, found: dict[int, Worker]) -> None:
+def _add_calls(tables: Tables, workers: dict[int, Worker]) -> None:
     """Calls for others, and waits for others: those within steps are in their exposed time already."""
     named: dict[int, Counter[str]] = {}
     for process, kind, peer, function, _, total_ns, _ in tables.query(CALLS_SQL):
-        one = found.get(process)
-        if one is None:
+        worker = workers.get(process)
+        if worker is None:
             continue
         if kind == "worker":
             role = role_of(peer, "", 0)
-            shared = min(one.waits["collectives"], total_ns)
-            one.waits["collectives"] -= shared
-            one.waits[role] += total_ns
+            shared = min(worker.waits["collectives"], total_ns)
+            worker.waits["collectives"] -= shared
+            worker.waits[role] += total_ns
         elif function.endswith("__init__"):
-            one.startup_ns = max(one.startup_ns, int(total_ns))
+            worker.startup_ns = max(worker.startup_ns, int(total_ns))
         else:
             named.setdefault(process, Counter())[kind_of(function)] += total_ns
     for process, work in named.items():
-        steps_ns = found[process].work["train"] + found[process].work["data"]
+        steps_ns = workers[process].work["train"] + workers[process].work["data"]
         work["train"] = max(0, work["train"] - steps_ns)  # a method that trains makes the steps
-        found[process].work.update(work)
-        found[process].waits += Counter()  # drops what has become 0
+        workers[process].work.update(work)
+        workers[process].waits += Counter()  # drops what has become 0
 
 
 # ---------------------------------------------------------------- role_waits
@@ -196,8 +199,8 @@ def role_waits(tables: Tables, selection: Selection = ALL) -> Table:
     """Which role waits for which other, in which calls, longest first."""
     workers = _workers(tables)
     elapsed: Counter[str] = Counter()
-    for one in workers.values():
-        elapsed[one.role] += one.elapsed_ns
+    for worker in workers.values():
+        elapsed[worker.role] += worker.elapsed_ns
     sums: dict[tuple[str, str, str], tuple[int, float, float]] = {}
     for process, kind, peer, function, calls, total_ns, max_ns in tables.query(CALLS_SQL):
         if kind == "worker" and process in workers:

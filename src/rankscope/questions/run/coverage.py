@@ -92,8 +92,8 @@ def overhead(tables: Tables, selection: Selection = ALL) -> Table:
     return table
 
 
-def _row(which: str, found: tuple[Any, ...]) -> tuple[Cell, ...]:
-    rank, cost_ns, elapsed_ns, calls, collectives, per_call, per_collective, *measured, setup_ns = found
+def _row(which: str, row: tuple[Any, ...]) -> tuple[Cell, ...]:
+    rank, cost_ns, elapsed_ns, calls, collectives, per_call, per_collective, *measured, setup_ns = row
     share = (cost_ns + setup_ns) / elapsed_ns if elapsed_ns else None
     return (
         which,
@@ -204,7 +204,7 @@ def _add_elsewhere(tables: Tables, table: Table) -> None:
         WHERE role = 'rank' AND starts_with(text, 'read on its node') GROUP BY text, host ORDER BY text, host"""
     rows = tables.query(sql)
     for text in dict.fromkeys(row[0] for row in rows):
-        of_host = {host: ranks for told, host, ranks in rows if told == text}
+        of_host = {host: ranks for reason, host, ranks in rows if reason == text}
         where = [f"{ranges(ranks)} on {host}" for host, ranks in of_host.items()]
         table.rows.append((text, sum(len(ranks) for ranks in of_host.values()), _names(where, "; ")))
     if rows:
@@ -252,8 +252,8 @@ def _add_left_aside(tables: Tables, table: Table) -> None:
         table.warnings.append(f"{text} is not known; not in these tables: load the file with --rank")
 
 
-def _distinct(found: list[tuple[Any, ...]]) -> list[Any]:
-    return list(dict.fromkeys(row[1] for row in found))
+def _distinct(rows: list[tuple[Any, ...]]) -> list[Any]:
+    return list(dict.fromkeys(row[1] for row in rows))
 
 
 # Ray ends its workers with 1 when the program is done; one that fails is reported to the program, which then fails.
@@ -284,8 +284,8 @@ def _add_losses(tables: Tables, table: Table) -> None:
             table.rows.append((text, sum(row[1] for row in rows), ranges(row[0] for row in rows)))
     lost = tables.query("SELECT sum(lost_calls)::BIGINT, sum(lost_ns)::BIGINT FROM ranks WHERE lost_calls > 0")[0]
     if lost[0]:
-        told = f"the tables lack {counted(lost[0], 'call')} ({lost[1] / 1e9:.3f} s) for which the files had no room"
-        table.warnings.append(f"{told}: record with a larger --size")
+        sentence = f"the tables lack {counted(lost[0], 'call')} ({lost[1] / 1e9:.3f} s) for which the files had no room"
+        table.warnings.append(f"{sentence}: record with a larger --size")
     if _recorded(tables) and not any(row[0] in LOSSES.values() for row in table.rows):
         table.rows.append(("calls, records or names lost", 0, ""))
 

@@ -39,12 +39,12 @@ ATTEMPTS_SQL = f"""
 
 def attempts(tables: Tables, selection: Selection = ALL) -> Table:
     """Every start of the job's ranks and how it ended, where there was more than one."""
-    found: dict[int, list[tuple[Any, ...]]] = {}
+    by_attempt: dict[int, list[tuple[Any, ...]]] = {}
     for row in tables.query(ATTEMPTS_SQL):
-        found.setdefault(row[0], []).append(row)
+        by_attempt.setdefault(row[0], []).append(row)
     table = Table("attempts", "Attempts", ATTEMPTS_COLUMNS, [])
-    began = min((row[5] for rows in found.values() for row in rows if row[5] is not None), default=0)
-    for attempt, rows in found.items() if len(found) > 1 else ():
+    began = min((row[5] for rows in by_attempt.values() for row in rows if row[5] is not None), default=0)
+    for attempt, rows in by_attempt.items() if len(by_attempt) > 1 else ():
         table.rows.append(_attempt(attempt, rows, _started_ns(tables) or began))
     return arranged(table, selection)
 
@@ -59,8 +59,8 @@ def _attempt(attempt: int, rows: list[tuple[Any, ...]], run_began_ns: int) -> tu
 
 def _started_ns(tables: Tables) -> int | None:
     """When `rankscope run` was called."""
-    found: int | None = tables.query("SELECT started_ns FROM run")[0][0]
-    return found
+    started_ns: int | None = tables.query("SELECT started_ns FROM run")[0][0]
+    return started_ns
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -162,46 +162,46 @@ def account(tables: Tables) -> Account | None:
         return None
     usual_ns = _usual_ns(lives)
     by_attempt: dict[int, list[Life]] = {}
-    for one in lives:
-        by_attempt.setdefault(one.attempt, []).append(one)
-    first = min([*(one.started_ns for one in lives), *tables.query(FIRST_START_SQL)[0]])
-    made = Account(first, max(one.ended_ns for one in lives), inferred=any(one.inferred for one in lives))
-    now = made.began_ns
+    for life in lives:
+        by_attempt.setdefault(life.attempt, []).append(life)
+    first = min([*(life.started_ns for life in lives), *tables.query(FIRST_START_SQL)[0]])
+    ledger = Account(first, max(life.ended_ns for life in lives), inferred=any(life.inferred for life in lives))
+    now = ledger.began_ns
     for number in sorted(by_attempt):
         those = by_attempt[number]
-        began = max(now, min(one.started_ns for one in those))
-        made.kinds[RESTART if made.attempts else STARTUP] += began - now
-        now = max(began, *(one.ended_ns for one in those))
-        _add_attempt(made, those, began, now, usual_ns)
-        made.attempts += 1
-    return made
+        began = max(now, min(life.started_ns for life in those))
+        ledger.kinds[RESTART if ledger.attempts else STARTUP] += began - now
+        now = max(began, *(life.ended_ns for life in those))
+        _add_attempt(ledger, those, began, now, usual_ns)
+        ledger.attempts += 1
+    return ledger
 
 
 def _lives(tables: Tables) -> list[Life]:
-    found = {row[0]: Life(*row) for row in tables.query(PROCESSES_SQL)}
+    lives = {row[0]: Life(*row) for row in tables.query(PROCESSES_SQL)}
     for process, at_ns in tables.query(FIRST_SQL):
-        if process in found:
-            found[process].first_ns = at_ns
+        if process in lives:
+            lives[process].first_ns = at_ns
     for process, is_compile, in_steps, total_ns in tables.query(RANGES_SQL):
-        if process in found and is_compile:
-            before, during = found[process].compiled_ns
-            found[process].compiled_ns = (before, during + total_ns) if in_steps else (before + total_ns, during)
-        elif process in found:
-            found[process].saved_ns += total_ns
-    _add_steps(found, tables.columns(STEPS_SQL))
-    if all(one.number is None for one in found.values()):
-        _add_inferred(tables, found)
-    return list(found.values())
+        if process in lives and is_compile:
+            before, during = lives[process].compiled_ns
+            lives[process].compiled_ns = (before, during + total_ns) if in_steps else (before + total_ns, during)
+        elif process in lives:
+            lives[process].saved_ns += total_ns
+    _add_steps(lives, tables.columns(STEPS_SQL))
+    if all(life.number is None for life in lives.values()):
+        _add_inferred(tables, lives)
+    return list(lives.values())
 
 
 def _add_inferred(tables: Tables, lives: dict[int, Life]) -> None:
     """Steps as the collectives of each attempt give them away; those overwritten in the log are known by their time."""
     first = dict(tables.query(FIRST_COLLECTIVE_SQL))
     cut = {process for (process,) in tables.query(CUT_LOGS_SQL)}
-    last = max((one.attempt for one in lives.values()), default=1)
-    for attempt in {one.attempt for one in lives.values()}:
-        found = steps_of(tables).ranks if attempt == last else attempt_steps(tables, attempt)
-        by_rank = {one.rank: one for one in found}
+    last = max((life.attempt for life in lives.values()), default=1)
+    for attempt in {life.attempt for life in lives.values()}:
+        ranks = steps_of(tables).ranks if attempt == last else attempt_steps(tables, attempt)
+        by_rank = {rank_steps.rank: rank_steps for rank_steps in ranks}
         for life in lives.values():
             steps = by_rank.get(life.rank) if life.attempt == attempt else None
             if steps is not None and len(steps.number):
@@ -238,71 +238,71 @@ def _add_steps(lives: dict[int, Life], columns: Any) -> None:
 
 def _usual_ns(lives: list[Life]) -> float:
     """The median of all steps but the first two of each rank, or of those where there are no others."""
-    later = [one.length_ns[~one.warmup] for one in lives if one.number is not None]
+    later = [life.length_ns[~life.warmup] for life in lives if life.number is not None]
     pooled = np.concatenate(later) if later else np.zeros(0)
     if not len(pooled):
-        pooled = np.concatenate([one.length_ns for one in lives if one.number is not None] or [pooled])
+        pooled = np.concatenate([life.length_ns for life in lives if life.number is not None] or [pooled])
     return float(np.median(pooled)) if len(pooled) else 0.0
 
 
-def _add_attempt(made: Account, lives: list[Life], began_ns: int, ended_ns: int, usual_ns: float) -> None:
+def _add_attempt(ledger: Account, lives: list[Life], began_ns: int, ended_ns: int, usual_ns: float) -> None:
     """The mean over its ranks, each of which accounts for all of the attempt's time."""
-    failed = any(one.failed for one in lives)
+    failed = any(life.failed for life in lives)
     saved = _last_saved(lives) if failed else None
-    accounts = [_of_rank(one, began_ns, ended_ns, usual_ns, failed, saved) for one in lives]
+    accounts = [_of_rank(life, began_ns, ended_ns, usual_ns, failed, saved) for life in lives]
     for kind in KINDS:
-        made.kinds[kind] += fmean(one.get(kind, 0.0) for one in accounts)
-    numbers = [int(one.number[-1]) for one in lives if one.number is not None]
+        ledger.kinds[kind] += fmean(account_of_rank.get(kind, 0.0) for account_of_rank in accounts)
+    numbers = [int(life.number[-1]) for life in lives if life.number is not None]
     done = int(median(numbers)) if numbers else 0
-    kept = done if saved is None else min(done, saved)
-    made.useful, made.lost = made.useful + kept, made.lost + done - kept
+    useful = done if saved is None else min(done, saved)
+    ledger.useful, ledger.lost = ledger.useful + useful, ledger.lost + done - useful
 
 
 def _last_saved(lives: list[Life]) -> int:
     """The last step whose outcome is in a checkpoint; one that is written within step n has that of step n - 1."""
     saved = 0
-    for one in lives:
-        if one.number is None:
+    for life in lives:
+        if life.number is None:
             continue
-        within = np.flatnonzero(one.checkpoint_ns > 0)
-        if one.inferred:
-            saved = max(saved, _last_slow(one) if one.saved_ns else 0)
+        within = np.flatnonzero(life.checkpoint_ns > 0)
+        if life.inferred:
+            saved = max(saved, _last_slow(life) if life.saved_ns else 0)
             continue
-        after = one.saved_ns > one.checkpoint_ns.sum() * 1.01 + 1e6 and not one.unseen_ns
-        saved = max(saved, int(one.number[-1]) if after else int(one.number[within[-1]]) - 1 if len(within) else 0)
+        after = life.saved_ns > life.checkpoint_ns.sum() * 1.01 + 1e6 and not life.unseen_ns
+        saved = max(saved, int(life.number[-1]) if after else int(life.number[within[-1]]) - 1 if len(within) else 0)
     return saved
 
 
-def _last_slow(one: Life) -> int:
+def _last_slow(life: Life) -> int:
     """Where a checkpoint was written in steps that do not tell: in one that took longer than others."""
-    slow = np.flatnonzero(one.length_ns > SLOWED_FROM * float(np.median(one.length_ns)))
-    return int(one.number[slow[-1]]) - 1 if len(slow) else 0
+    slow = np.flatnonzero(life.length_ns > SLOWED_FROM * float(np.median(life.length_ns)))
+    return int(life.number[slow[-1]]) - 1 if len(slow) else 0
 
 
 def _of_rank(
-    one: Life, began_ns: int, ended_ns: int, usual_ns: float, failed: bool, saved: int | None
+    life: Life, began_ns: int, ended_ns: int, usual_ns: float, failed: bool, saved: int | None
 ) -> dict[str, float]:
     """One rank's account of the time from the begin of an attempt to its end."""
-    whole = float(ended_ns - began_ns)
-    before_compiled, compiled = one.compiled_ns
-    if one.number is None:
-        compiling = min(before_compiled + compiled, whole)
-        return {STARTUP: whole - compiling, COMPILATION: compiling}
-    first = max(one.first_ns or began_ns, began_ns)
-    tail, in_steps = max(0.0, float(ended_ns - one.last_ns)), float(one.last_ns - first)
-    startup = max(0.0, whole - tail - in_steps)
-    excess = np.where(one.length_ns > SLOWED_FROM * usual_ns, one.length_ns - usual_ns, 0.0)
-    lost = one.number > saved if saved is not None else np.zeros(len(one.number), bool)
-    net = one.length_ns - excess
-    slow_first, slowed = float(excess[one.warmup].sum()), float(excess[~one.warmup].sum())
-    written_in = min(one.saved_ns, slowed) if one.inferred else float(one.checkpoint_ns.sum())
-    written_after = min(tail, max(0.0, one.saved_ns - written_in))
-    slowed -= written_in if one.inferred else 0.0
+    total_ns = float(ended_ns - began_ns)
+    before_compiled, compiled = life.compiled_ns
+    if life.number is None:
+        compiling = min(before_compiled + compiled, total_ns)
+        return {STARTUP: total_ns - compiling, COMPILATION: compiling}
+    first = max(life.first_ns or began_ns, began_ns)
+    tail, in_steps = max(0.0, float(ended_ns - life.last_ns)), float(life.last_ns - first)
+    startup = max(0.0, total_ns - tail - in_steps)
+    excess = np.where(life.length_ns > SLOWED_FROM * usual_ns, life.length_ns - usual_ns, 0.0)
+    lost = life.number > saved if saved is not None else np.zeros(len(life.number), bool)
+    net = life.length_ns - excess
+    slow_first, slowed = float(excess[life.warmup].sum()), float(excess[~life.warmup].sum())
+    written_in = min(life.saved_ns, slowed) if life.inferred else float(life.checkpoint_ns.sum())
+    written_after = min(tail, max(0.0, life.saved_ns - written_in))
+    slowed -= written_in if life.inferred else 0.0
     in_first, in_later = min(compiled, slow_first), min(max(0.0, compiled - slow_first), slowed)
     begun = min(tail - written_after, usual_ns) if failed else 0.0
     early = min(before_compiled, startup)
     return {
-        USEFUL: float(net[~lost].sum()) + one.unseen_ns,
+        USEFUL: float(net[~lost].sum()) + life.unseen_ns,
         LOST: float(net[lost].sum()) + begun,
         SLOWED: slowed - in_later,
         CHECKPOINT: written_in + written_after,
@@ -315,8 +315,8 @@ def _of_rank(
 
 def goodput(tables: Tables, selection: Selection = ALL) -> Table:
     """The wall time by kind: steps that count, and each kind of time that does not."""
-    made = account(tables)
-    return arranged(goodput_table([made] if made is not None else []), selection)
+    run_account = account(tables)
+    return arranged(goodput_table([run_account] if run_account is not None else []), selection)
 
 
 NO_STEPS = (
@@ -334,20 +334,23 @@ def goodput_table(accounts: list[Account]) -> Table:
     table = Table("goodput", "Goodput", GOODPUT_COLUMNS, [])
     if not accounts:
         return table
-    sums = {kind: sum(one.kinds[kind] for one in accounts) for kind in KINDS}
+    sums = {kind: sum(account_of_run.kinds[kind] for account_of_run in accounts) for kind in KINDS}
     for before, after in pairwise(accounts):
         sums[QUEUE] += max(0, after.began_ns - before.ended_ns)
     wall = sum(sums.values())
     table.rows = [(kind, ns, ns / wall if wall else None, KINDS[kind]) for kind, ns in sums.items() if ns >= 1]
-    useful, lost = sum(one.useful for one in accounts), sum(one.lost for one in accounts)
+    useful, lost = (
+        sum(account_of_run.useful for account_of_run in accounts),
+        sum(account_of_run.lost for account_of_run in accounts),
+    )
     if not useful and not lost:
         table.warnings.append(NO_STEPS)
         return table
     runs = f"{counted(len(accounts), 'run')}, " if len(accounts) > 1 else ""
-    count = sum(one.attempts for one in accounts)
+    count = sum(account_of_run.attempts for account_of_run in accounts)
     share = sums[USEFUL] / wall if wall else 0.0
     what = f"{runs}{counted(count, 'attempt')}, {counted(useful, 'useful step')}, {lost} lost"
-    if any(one.inferred for one in accounts):
+    if any(account_of_run.inferred for account_of_run in accounts):
         table.notes.append(INFERRED)
     table.notes.append(f"Goodput {share:.1%} of {wall / 1e9:.4g} s: {what}.")
     return table

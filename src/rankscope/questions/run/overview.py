@@ -34,7 +34,7 @@ CHECKS_SQL = """
 
 def checks(tables: Tables, selection: Selection = ALL) -> Table:
     """What readers found in the files, duplicates merged, with the first place; warnings before notes."""
-    rows = [(*found, ranges(ranks or ())) for *found, ranks in tables.query(CHECKS_SQL)]
+    rows = [(*cells, ranges(ranks or ())) for *cells, ranks in tables.query(CHECKS_SQL)]
     wrong = any(row[0] == "warning" for row in rows)
     title = "Problems in the input" if wrong else "Notes on the input"
     return arranged(Table("checks", title, CHECKS_COLUMNS, rows), selection)
@@ -224,8 +224,8 @@ def overview(tables: Tables, selection: Selection = ALL) -> Table:
     """One run in a few facts."""
     ranks, hosts, processes, first_ns, last_ns, versions, sources, rank_command, tools = tables.query(OVERVIEW_SQL)[0]
     command, launcher, started_ns = tables.query("SELECT command, launcher, started_ns FROM run")[0]
-    found = shares(tables, selection)
-    comm_ns, span_ns = sum(one.comm_ns for one in found), sum(one.span_ns or 0 for one in found)
+    mpi_shares = shares(tables, selection)
+    comm_ns, span_ns = sum(share.comm_ns for share in mpi_shares), sum(share.span_ns or 0 for share in mpi_shares)
     begun_ns = min(moment for moment in (started_ns, first_ns, last_ns, 2**62) if moment is not None)
     row = (
         command or rank_command or "",
@@ -236,7 +236,7 @@ def overview(tables: Tables, selection: Selection = ALL) -> Table:
         ", ".join(sources or []),
         "; ".join(_distinct(versions or [])),
         ", ".join(_distinct(tools or [])),
-        comm_ns if found else None,
+        comm_ns if mpi_shares else None,
         comm_ns / span_ns if span_ns else None,
     )
     table = Table("overview", "Overview", OVERVIEW_COLUMNS, [row], vertical=True)

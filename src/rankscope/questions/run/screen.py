@@ -107,18 +107,18 @@ def screen(answer: Answer, name: str, load: str, bad_files: Sequence[str] = ()) 
 
 def _largest_calls(answer: Answer) -> list[tuple[str, str, float]]:
     """The kernel and the collective that cost most: the bars of a step name neither."""
-    found = []
+    largest = []
     kernels = rows_of(answer("gpu"))
     if kernels:
         most = max(kernels, key=lambda row: number(row, "total_ns"))
-        found.append(("largest kernel", str(most["name"]), number(most, "share")))
+        largest.append(("largest kernel", str(most["name"]), number(most, "share")))
     collectives = rows_of(answer("collectives"))
     spent = [number(row, "wait_ns") + number(row, "transfer_ns") for row in collectives]
     if sum(spent):
         most = collectives[spent.index(max(spent))]
         size_text = f" up to {size(number(most, 'up_to_bytes'))}" if number(most, "up_to_bytes") else ""
-        found.append(("largest collective", f"{most['name']}{size_text}", max(spent) / sum(spent)))
-    return found
+        largest.append(("largest collective", f"{most['name']}{size_text}", max(spent) / sum(spent)))
+    return largest
 
 
 def _mean(step: Bars | None) -> float | None:
@@ -184,9 +184,9 @@ def _missing(coverage: Table, ranks: Table, loaded: bool, load: str) -> list[str
 def _warnings(overview: Table, coverage: Table) -> list[str]:
     """What else is wrong with the run or its recording; missing ranks have their own sentence."""
     others = [text for text in coverage.warnings if " expected by " not in text or " not seen" not in text]
-    told = [f"FAILED: {text}" for text in others if "ended abnormally" in text]
-    told += [f"RUNNING: {text}" for text in overview.warnings]
-    return told + [f"WARNING: {text}" for text in others if "ended abnormally" not in text]
+    warnings = [f"FAILED: {text}" for text in others if "ended abnormally" in text]
+    warnings += [f"RUNNING: {text}" for text in overview.warnings]
+    return warnings + [f"WARNING: {text}" for text in others if "ended abnormally" not in text]
 
 
 def _restarted(attempts: Table) -> list[str]:
@@ -195,8 +195,10 @@ def _restarted(attempts: Table) -> list[str]:
     if len(rows) < 2:
         return []
     before = rows[-2]
-    told = f"attempt {before['attempt']} ended after {counted(int(number(before, 'steps')), 'step')}: {before['ended']}"
-    return [f"RESTARTED: this is attempt {rows[-1]['attempt']}; {told}. What it cost: rankscope goodput"]
+    sentence = (
+        f"attempt {before['attempt']} ended after {counted(int(number(before, 'steps')), 'step')}: {before['ended']}"
+    )
+    return [f"RESTARTED: this is attempt {rows[-1]['attempt']}; {sentence}. What it cost: rankscope goodput"]
 
 
 def _unread(bad_files: Sequence[str]) -> list[str]:
@@ -231,7 +233,7 @@ def _cost(answer: Answer) -> str:
 def _unmeasured(answer: Answer) -> str:
     """Whose part of the cost is not known, by the runtime of the devices."""
     layers = {row["layer"] for row in rows_of(answer("tallies"))}
-    return next((told for layer, told in UNMEASURED.items() if layer in layers), "CUPTI")
+    return next((words for layer, words in UNMEASURED.items() if layer in layers), "CUPTI")
 
 
 # ---------------------------------------------------------------- where does the time go?
@@ -242,8 +244,8 @@ def _step(answer: Answer) -> Bars | None:
     on_hosts = rows_of(answer("step_parts"))
     if not on_gpus and not on_hosts:
         return None
-    whole = mean(number(row, "step_ns") for row in on_gpus or on_hosts)
-    figures: list[tuple[str, Cell, Unit]] = [("mean", whole, Unit.NS)]
+    step_ns = mean(number(row, "step_ns") for row in on_gpus or on_hosts)
+    figures: list[tuple[str, Cell, Unit]] = [("mean", step_ns, Unit.NS)]
     if on_gpus:  # of the same clock as the mean
         figures += [(name, mean(number(row, f"{name}_ns") for row in on_gpus), Unit.NS) for name in ("p50", "p99")]
     elif lengths is not None:
@@ -301,7 +303,7 @@ def host_bars(rows: Sequence[Row], stages: Sequence[Row] = ()) -> list[Bar]:
     def bar(label: str, ns: float, depth: int = 0) -> Bar:
         return Bar(label, ns, ns / step if step else 0.0, depth)
 
-    own = [bar(label, mean(number(row, name) for row in rows)) for name, label in OWN.items()]
+    own_bars = [bar(label, mean(number(row, name) for row in rows)) for name, label in OWN.items()]
     blocked = mean(number(row, "exposed_ns") for row in rows)
     idle = {name: mean(number(row, name) for row in stages) if stages else 0.0 for name in BUBBLE}
     held = min(1.0, blocked / sum(idle.values())) if any(idle.values()) else 0.0  # steps of ranks end at other times
@@ -314,16 +316,16 @@ def host_bars(rows: Sequence[Row], stages: Sequence[Row] = ()) -> list[Bar]:
         within["transfer"] += min(moved, within["unmatched"])
         within["unmatched"] = max(0.0, within["unmatched"] - waiting[0].ns - moved)
     parts = [bar(name, min(ns, exposed.ns), 1) for name, ns in within.items()]
-    return _worth_a_line([*sorted(own, key=lambda one: -one.ns), *waiting, exposed, *parts])
+    return _worth_a_line([*sorted(own_bars, key=lambda bar_of: -bar_of.ns), *waiting, exposed, *parts])
 
 
 def _worth_a_line(bars: Sequence[Bar]) -> list[Bar]:
     """Those that can be seen, and the rest of the whole in one."""
-    kept = [bar for bar in bars if bar.share >= NOTICEABLE]
+    noticeable = [bar for bar in bars if bar.share >= NOTICEABLE]
     dropped = [bar for bar in bars if bar.share < NOTICEABLE and bar.depth == 0]
     rest = sum(bar.ns for bar in dropped)
     share = sum(bar.share for bar in dropped)
-    return [*kept, Bar("rest", rest, share)] if share >= NOTICEABLE / 2 else kept
+    return [*noticeable, Bar("rest", rest, share)] if share >= NOTICEABLE / 2 else noticeable
 
 
 def _without_steps(answer: Answer) -> Bars | None:
@@ -438,9 +440,9 @@ def _advice(row: Row) -> Advice:
         level = "MED"
     proofs = []
     for text in str(row.get("evidence") or "").split("; "):
-        table, colon, told = text.partition(": ")
+        table, colon, proof = text.partition(": ")
         if colon and table.replace("_", "").isalnum():
-            proofs.append((table, told))
+            proofs.append((table, proof))
         elif proofs:  # a semicolon within the sentence
             proofs[-1] = (proofs[-1][0], f"{proofs[-1][1]}; {text}")
     title, action, rule = str(row["finding"]), str(row["action"]), str(row["rule"])

@@ -64,14 +64,14 @@ WHO = Column("who", Unit.NAME, "", "which of many ranks it is: fastest, median, 
 def compared(answer: Answer) -> tuple[Table | None, str, float | None]:
     """Each rank, or of many the fastest, median and slowest; and their balance as a sentence and as a number."""
     for make in (_device_ranks, _host_ranks, _gpu_time_ranks, _plain_ranks):
-        made = make(answer)
-        if made is not None:
-            columns, rows, own, note = made
-            table = _few(columns, rows, own)
+        comparison = make(answer)
+        if comparison is not None:
+            columns, rows, own_ns, note = comparison
+            table = _few(columns, rows, own_ns)
             have = len({row[0] for row in rows})
             seen = len(rows_of(answer("ranks")))
             table.notes += [f"{have:,} of {seen:,} ranks have steps"] if have < seen else []
-            return table, note, _uneven(own)
+            return table, note, _uneven(own_ns)
     return _figures(answer("figures")), "", None
 
 
@@ -85,74 +85,77 @@ def _columns(table: Table, called: Mapping[str, str]) -> list[Column]:
 
 
 def _device_ranks(answer: Answer) -> Ranks | None:
-    found = rows_of(answer("gpu_steps"))
-    if not found:
+    records = rows_of(answer("gpu_steps"))
+    if not records:
         return None
-    step = mean(number(row, "step_ns") for row in found)
-    causes = [name for name in IDLE if max(number(row, name) for row in found) >= COLUMN_NOTICEABLE * step][:3]
+    step = mean(number(row, "step_ns") for row in records)
+    causes = [name for name in IDLE if max(number(row, name) for row in records) >= COLUMN_NOTICEABLE * step][:3]
     names = ["step_ns", "compute_ns", "exposed_ns", "wait_ns", "copy_ns", "idle_ns"]
     titles = ["Step", "Compute", "Exposed", "Wait", "Copies", "Idle"]
     called = {**dict(zip(names, titles, strict=True)), **{name: _title(IDLE[name][6:]) for name in causes}}
     columns = _columns(answer("gpu_steps"), {"rank": "Rank", "device": "GPU", **called})
-    rows = [(row["rank"], row["device"], *(row.get(name) for name in (*names, *causes))) for row in found]
-    own = [number(row, "step_ns") - number(row, "exposed_ns") for row in found]
-    return columns, rows, own, _imbalance(own)
+    rows = [(row["rank"], row["device"], *(row.get(name) for name in (*names, *causes))) for row in records]
+    own_ns = [number(row, "step_ns") - number(row, "exposed_ns") for row in records]
+    return columns, rows, own_ns, _imbalance(own_ns)
 
 
 def _host_ranks(answer: Answer) -> Ranks | None:
-    found = rows_of(answer("step_parts"))
-    if not found:
+    records = rows_of(answer("step_parts"))
+    if not records:
         return None
-    step = mean(number(row, "step_ns") for row in found)
-    parts = [name for name in OWN if max(number(row, name) for row in found) >= COLUMN_NOTICEABLE * step]
+    step = mean(number(row, "step_ns") for row in records)
+    parts = [name for name in OWN if max(number(row, name) for row in records) >= COLUMN_NOTICEABLE * step]
     caused = {row["rank"]: row.get("caused_share") for row in rows_of(answer("waiting"))}
-    many_hosts = len({row.get("host") for row in found}) > 1
+    many_hosts = len({row.get("host") for row in records}) > 1
     called = {"rank": "Rank", **({"host": "Host"} if many_hosts else {}), "step_ns": "Step"}
     columns = _columns(answer("step_parts"), {**called, **{name: _title(OWN[name]) for name in parts}})
     in_stages = bool(answer("bubbles").rows)
     places = {row["rank"]: row["place"] for row in rows_of(answer("parallelism"))} if in_stages else {}
     columns[1:1] = _columns(answer("parallelism"), {"place": "Place"}) if places else []
-    matched = any(row.get("exposed_wait_ns") is not None for row in found)  # else nobody knows what of it is wait
+    matched = any(row.get("exposed_wait_ns") is not None for row in records)  # else nobody knows what of it is wait
     split = {"exposed_wait_ns": "Wait", "exposed_transfer_ns": "Transfer"} if matched else {"exposed_ns": "Exposed"}
     if in_stages:  # most of it is the bubble of a pipeline, and no communication
         split = {"exposed_ns": "Blocked"}
     columns += _columns(answer("step_parts"), split)
     columns += _columns(answer("waiting"), {"caused_share": "Wait caused"}) if any(caused.values()) else []
     rows = []
-    for row in found:
+    for row in records:
         where = [*([places.get(row["rank"])] if places else []), *([row["host"]] if many_hosts else [])]
         first = (row["rank"], *where, row["step_ns"], *(row[name] for name in parts))
         last = (caused.get(row["rank"]),) if any(caused.values()) else ()
         rows.append((*first, *(row[name] for name in split), *last))
-    own = [number(row, "step_ns") - number(row, "exposed_ns") for row in found]
-    return columns, rows, own, _imbalance(own)
+    own_ns = [number(row, "step_ns") - number(row, "exposed_ns") for row in records]
+    return columns, rows, own_ns, _imbalance(own_ns)
 
 
 def _gpu_time_ranks(answer: Answer) -> Ranks | None:
-    found = [row for row in rows_of(answer("gpu_time")) if number(row, "span_ns")]
-    if not found:
+    records = [row for row in rows_of(answer("gpu_time")) if number(row, "span_ns")]
+    if not records:
         return None
     names = ["span_ns", "busy_ns", "compute_ns", "exposed_ns", "idle_ns"]
     titles = ["Active", "Busy", "Compute", "Exposed", "Idle"]
     called = {"rank": "Rank", "device": "GPU", **dict(zip(names, titles, strict=True))}
     columns = _columns(answer("gpu_time"), called)
-    rows = [(row["rank"], row["device"], *(row.get(name) for name in names)) for row in found]
-    own = [number(row, "busy_ns") - number(row, "exposed_ns") for row in found]
-    return columns, rows, own, _imbalance(own, "GPU time outside exposed communication")
+    rows = [(row["rank"], row["device"], *(row.get(name) for name in names)) for row in records]
+    own_ns = [number(row, "busy_ns") - number(row, "exposed_ns") for row in records]
+    return columns, rows, own_ns, _imbalance(own_ns, "GPU time outside exposed communication")
 
 
 def _plain_ranks(answer: Answer) -> Ranks | None:
-    found = rows_of(answer("ranks"))
-    if len(found) < 2 or not any(row.get("elapsed_ns") or row.get("mpi_elapsed_ns") for row in found):
+    records = rows_of(answer("ranks"))
+    if len(records) < 2 or not any(row.get("elapsed_ns") or row.get("mpi_elapsed_ns") for row in records):
         return None
-    many_hosts = len({row.get("host") for row in found}) > 1
+    many_hosts = len({row.get("host") for row in records}) > 1
     names = ["mpi_elapsed_ns", "elapsed_ns", "comm_ns", "user_ns", "max_rss_bytes"]
-    kept = [*(["host"] if many_hosts else []), *(name for name in names if any(row.get(name) for row in found))]
-    columns = _columns(answer("ranks"), {"rank": "Rank", **dict.fromkeys(kept, "")})
-    rows = [(row["rank"], *(row.get(name) for name in kept)) for row in found]
-    own = [number(row, "mpi_elapsed_ns") or number(row, "elapsed_ns") for row in found]
-    own = [value - number(row, "comm_ns") for value, row in zip(own, found, strict=True)]
-    return columns, rows, own, _imbalance(own, "time outside MPI")
+    shown_names = [
+        *(["host"] if many_hosts else []),
+        *(name for name in names if any(row.get(name) for row in records)),
+    ]
+    columns = _columns(answer("ranks"), {"rank": "Rank", **dict.fromkeys(shown_names, "")})
+    rows = [(row["rank"], *(row.get(name) for name in shown_names)) for row in records]
+    own_ns = [number(row, "mpi_elapsed_ns") or number(row, "elapsed_ns") for row in records]
+    own_ns = [value - number(row, "comm_ns") for value, row in zip(own_ns, records, strict=True)]
+    return columns, rows, own_ns, _imbalance(own_ns, "time outside MPI")
 
 
 FIGURES = (
@@ -200,29 +203,29 @@ def _title(label: str) -> str:
     return label[:1].upper() + label[1:]
 
 
-def _imbalance(own: Sequence[float], what: str = "own time") -> str:
-    uneven = _uneven(own)
+def _imbalance(own_ns: Sequence[float], what: str = "own time") -> str:
+    uneven = _uneven(own_ns)
     return f"imbalance {uneven:.2f} (largest ÷ mean {what})" if uneven is not None else ""
 
 
-def _uneven(own: Sequence[float]) -> float | None:
-    return max(own) / mean(own) if len(own) > 1 and mean(own) else None
+def _uneven(own_ns: Sequence[float]) -> float | None:
+    return max(own_ns) / mean(own_ns) if len(own_ns) > 1 and mean(own_ns) else None
 
 
-def _few(columns: list[Column], rows: list[tuple[Cell, ...]], own: Sequence[float]) -> Table:
+def _few(columns: list[Column], rows: list[tuple[Cell, ...]], own_ns: Sequence[float]) -> Table:
     """All of a few; of many the ends, the middle, and those far from it."""
     table = Table("screen_ranks", "Ranks", columns, rows)
     if len(rows) <= MOST_RANKS:
         return table
-    order = sorted(range(len(rows)), key=lambda at: own[at])
-    middle = median(own)
-    spread = 1.4826 * median(abs(value - middle) for value in own)
-    far = [at for at in reversed(order) if spread and abs(own[at] - middle) > 3.5 * spread]
+    order = sorted(range(len(rows)), key=lambda at: own_ns[at])
+    middle = median(own_ns)
+    spread = 1.4826 * median(abs(value - middle) for value in own_ns)
+    far = [at for at in reversed(order) if spread and abs(own_ns[at] - middle) > 3.5 * spread]
     chosen = {order[0]: "fastest", order[len(order) // 2]: "median", order[-1]: "slowest"}
     for at in far[: MOST_RANKS - len(chosen)]:
         chosen.setdefault(at, "outlier")
     table.columns = [WHO, *columns]
-    table.rows = [(chosen[at], *rows[at]) for at in sorted(chosen, key=lambda at: own[at])]
+    table.rows = [(chosen[at], *rows[at]) for at in sorted(chosen, key=lambda at: own_ns[at])]
     more = len(far) - sum(at in chosen for at in far)
     table.notes = [f"{len(rows):,} ranks" + (f", {more} more outliers" if more > 0 else "")]
     return table

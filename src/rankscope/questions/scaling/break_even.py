@@ -65,13 +65,13 @@ def break_even(sizes: Sequence[float], first: Sequence[float], second: Sequence[
 
 def _meetings(sizes: Sequence[float], signs: Sequence[int], apart: Sequence[float]) -> tuple[float, ...]:
     """The crossing of the straight lines between two sizes, or the measured one from which on they are level."""
-    told = [at for at, sign in enumerate(signs) if sign]
-    if not told:
+    signed = [at for at, sign in enumerate(signs) if sign]
+    if not signed:
         return ()
-    found = [sizes[told[0] - 1]] if told[0] else []
-    for at, after in pairwise(told):
+    meetings = [sizes[signed[0] - 1]] if signed[0] else []
+    for at, after in pairwise(signed):
         if signs[at] != signs[after]:
             level = after > at + 1
             share = apart[at] / (apart[at] - apart[after])
-            found.append(sizes[at + 1] if level else sizes[at] + (sizes[after] - sizes[at]) * share)
-    return tuple(found if told[-1] == len(signs) - 1 else [*found, sizes[told[-1] + 1]])
+            meetings.append(sizes[at + 1] if level else sizes[at] + (sizes[after] - sizes[at]) * share)
+    return tuple(meetings if signed[-1] == len(signs) - 1 else [*meetings, sizes[signed[-1] + 1]])

@@ -38,21 +38,21 @@ def crossover(first: Growth, second: Growth) -> BreakEven | None:
     scales = sorted({scale for scale in (*first.scales, *second.scales) if low <= scale <= high})
     if not scales:
         return None
-    ours, theirs = (np.interp(scales, one.scales, one.medians).tolist() for one in (first, second))
+    ours, theirs = (np.interp(scales, growth.scales, growth.medians).tolist() for growth in (first, second))
     return break_even(scales, ours, theirs)
 
 
-def _verdict(first: Growth, second: Growth, found: BreakEven) -> str:
+def _verdict(first: Growth, second: Growth, crossing: BreakEven) -> str:
     one, other = first.series, second.series
-    return found.verdict(one.name, other.name, one.axis, _word(one.unit), is_rate(one.unit))
+    return crossing.verdict(one.name, other.name, one.axis, _word(one.unit), is_rate(one.unit))
 
 
-def _never(first: Growth, second: Growth, found: BreakEven) -> str:
+def _never(first: Growth, second: Growth, crossing: BreakEven) -> str:
     """Where they do not meet: which is better than which."""
-    if not found.never:
+    if not crossing.never:
         return ""
     names = (first.series.name, second.series.name)
-    leads = _leader(found.never, first.series.unit)
+    leads = _leader(crossing.never, first.series.unit)
     return f"{names[leads]} is {_word(first.series.unit)} than {names[1 - leads]}"
 
 
@@ -72,7 +72,7 @@ def is_rate(unit: str) -> bool:
 def crossovers(grown: Sequence[Growth], against: Sequence[Growth] = (), most: int | None = None) -> Table:
     """All pairs of a quantity, or each series with those it is to be held against; of too many those that meet."""
     table = Table("scale_break_even", "Break-evens", COLUMNS, [])
-    found = []
+    met_pairs = []
     for group in alike([*grown, *(growth for growth in against if growth not in grown)]):
         if not against and len(group) > MOST_SERIES:
             text = f"{group[0].series.what}: {len(group)} series are too many to hold all against all"
@@ -81,10 +81,10 @@ def crossovers(grown: Sequence[Growth], against: Sequence[Growth] = (), most: in
         pairs = [
             (one, other) for one in group if one not in against for other in group if other in against
         ] or combinations([one for one in group if not against], 2)
-        found += [(one, other, met) for one, other in pairs if (met := crossover(one, other))]
-    if most is not None and len(found) > most:
-        found = _fewer(found, most, table.notes)
-    table.rows += [_row(*one) for one in found]
+        met_pairs += [(one, other, met) for one, other in pairs if (met := crossover(one, other))]
+    if most is not None and len(met_pairs) > most:
+        met_pairs = _fewer(met_pairs, most, table.notes)
+    table.rows += [_row(*crossing) for crossing in met_pairs]
     if table.rows:
         table.notes.append("Between two measured sizes by straight lines; of several meetings the last is shown.")
     if any(row[5] for row in table.rows) and not any(_is_repeated(growth) for growth in grown):
@@ -98,8 +98,8 @@ def _is_repeated(growth: Growth) -> bool:
 
 def _fewer(pairs: list[Pair], most: int, notes: list[str]) -> list[Pair]:
     """Those that meet; of the others how many there are."""
-    told = Counter(text for pair in pairs if (text := _never(*pair)))
-    notes += [f"Never in range, of {count} quantities: {text} at every size" for text, count in told.items()]
+    counts = Counter(text for pair in pairs if (text := _never(*pair)))
+    notes += [f"Never in range, of {count} quantities: {text} at every size" for text, count in counts.items()]
     meeting = [pair for pair in pairs if pair[2].meetings]
     if len(meeting) > most:
         notes.append(f"The first {most} of {len(meeting)} that meet; `rankscope scale` shows all.")
@@ -108,13 +108,13 @@ def _fewer(pairs: list[Pair], most: int, notes: list[str]) -> list[Pair]:
 
 def alike(grown: Sequence[Growth]) -> list[list[Growth]]:
     """Those of one quantity, in one unit, over one axis."""
-    found: dict[tuple[str, str, str], list[Growth]] = {}
+    by_quantity: dict[tuple[str, str, str], list[Growth]] = {}
     for growth in grown:
         if growth.scales:
-            found.setdefault((growth.series.what, growth.series.unit, growth.series.axis), []).append(growth)
-    return list(found.values())
+            by_quantity.setdefault((growth.series.what, growth.series.unit, growth.series.axis), []).append(growth)
+    return list(by_quantity.values())
 
 
-def _row(growth: Growth, other: Growth, found: BreakEven) -> tuple[Cell, ...]:
+def _row(growth: Growth, other: Growth, crossing: BreakEven) -> tuple[Cell, ...]:
     names = (growth.series.what, growth.series.name, other.series.name)
-    return (*names, found.sizes[0], found.sizes[-1], found.at, _verdict(growth, other, found))
+    return (*names, crossing.sizes[0], crossing.sizes[-1], crossing.at, _verdict(growth, other, crossing))

@@ -33,8 +33,8 @@ class Series:
     objection: str = ""  # why its points are not what they seem to be: then nothing is foretold
 
     def arrays(self) -> tuple[Array, Array]:
-        made = np.array(sorted(self.points), np.float64).reshape(-1, 2)
-        return made[:, 0], made[:, 1]
+        points = np.array(sorted(self.points), np.float64).reshape(-1, 2)
+        return points[:, 0], points[:, 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +54,18 @@ class Growth:
             return "; ".join(self.doubts) or "no model fits"
         if scale > FARTHEST * self.scales[-1]:
             return f"more than {FARTHEST} times the largest measured scale ({self.scales[-1]:g})"
-        found = estimate(self.choice.fit, scale)
-        if found.low <= 0 or found.high / found.low > WIDEST:
-            ends = f"its ends differ by a factor of {found.high / found.low:.2g}" if found.low > 0 else "it begins at 0"
+        value = estimate(self.choice.fit, scale)
+        if value.low <= 0 or value.high / value.low > WIDEST:
+            ends = f"its ends differ by a factor of {value.high / value.low:.2g}" if value.low > 0 else "it begins at 0"
             return f"the 95 % interval is too wide to be of use: {ends}"
-        return found
+        return value
 
 
 def growth(series: Series) -> Growth:
     x, y = series.arrays()
     if (y <= 0).any() or (x <= 0).any():
-        kept = (x > 0) & (y > 0)
-        x, y = x[kept], y[kept]
+        positive = (x > 0) & (y > 0)
+        x, y = x[positive], y[positive]
     scales = np.unique(x)
     medians = np.array([np.median(y[x == scale]) for scale in scales])
     choice = choose(series.laws, x, y) if len(scales) >= FEWEST_SCALES else None

@@ -176,8 +176,8 @@ class LawChoice:
 def choose(laws: Sequence[Law], x: Sequence[float] | Array, y: Sequence[float] | Array) -> LawChoice | None:
     """The law that predicts best; a simpler one where the two cannot be told apart."""
     x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
-    fits = {law.name: found for law in laws if (found := fit(law, x, y))}
-    misses = {name: found for name in fits if (found := _misses(fits[name].law, x, y)) is not None}
+    fits = {law.name: fitted for law in laws if (fitted := fit(law, x, y))}
+    misses = {name: fitted for name in fits if (fitted := _misses(fits[name].law, x, y)) is not None}
     if not misses:
         return None
     best = min(misses, key=lambda name: float(misses[name].mean()))
@@ -206,25 +206,25 @@ def _is_trend(constant: Fit, fits: dict[str, Fit], misses: dict[str, Array], x: 
     sloped = [name for name in misses if len(fits[name].law.terms) == 2]
     if not sloped:
         return False
-    found = fits[min(sloped, key=lambda name: float(misses[name].mean()))]
-    ends = found.at(np.array([x.min(), x.max()]))
+    best_fit = fits[min(sloped, key=lambda name: float(misses[name].mean()))]
+    ends = best_fit.at(np.array([x.min(), x.max()]))
     if max(ends) / min(ends) < SLIGHT:
         return False
-    left, before = found.relative_error**2 * found.freedom, constant.relative_error**2 * constant.freedom
+    left, before = best_fit.relative_error**2 * best_fit.freedom, constant.relative_error**2 * constant.freedom
     if left <= 0:
         return before > 0
-    explained = (before - left) / (left / found.freedom)
-    return bool(explained > student_quantile(SURE, found.freedom) ** 2)
+    explained = (before - left) / (left / best_fit.freedom)
+    return bool(explained > student_quantile(SURE, best_fit.freedom) ** 2)
 
 
 def _misses(law: Law, x: Array, y: Array) -> Array | None:
     """Of each scale: the mean square of the logarithms between what the others predict and what was measured."""
-    found = []
+    errors = []
     for scale in np.unique(x):
         there = x == scale
         others = fit(law, x[~there], y[~there])
         value = others.at(scale)[0] if others else 0.0
         if not value > 0:
             return None
-        found.append(float(((np.log(y[there]) - np.log(value)) ** 2).mean()))
-    return np.array(found)
+        errors.append(float(((np.log(y[there]) - np.log(value)) ** 2).mean()))
+    return np.array(errors)

@@ -45,7 +45,7 @@ class Scaling:
 
 def growth_page(scaling: Scaling, kind: str = "Growth") -> AnswerPage:
     """The answer on the first screen with the graph of what grows most; then what was measured, and all of growth."""
-    ranked = _ranked([one for one in scaling.grown if not one.series.published])
+    ranked = _ranked([growth for growth in scaling.grown if not growth.series.published])
     first = _first_graph(ranked, scaling.graphs)
     left = {name: [graph for graph in some if graph is not first] for name, some in scaling.graphs.items()}
     sections = _sections(scaling.tables, left)
@@ -74,20 +74,20 @@ def growth_page(scaling: Scaling, kind: str = "Growth") -> AnswerPage:
 def _ranked(grown: Sequence[Growth]) -> list[Growth]:
     """Times by what they grow by in all, then all else by its factor; sizes of messages only where nothing else is."""
     by_scale = [growth for growth in grown if growth.series.axis != BY_SIZE] or list(grown)
-    times = [one for one in by_scale if one.series.unit == "ns"]
-    others = [one for one in by_scale if one.series.unit != "ns"]
-    times.sort(key=lambda one: -(one.medians[-1] - one.medians[0]))
-    return [*times, *sorted(others, key=lambda one: -max(factor(one), 1 / factor(one)))]
+    times = [growth for growth in by_scale if growth.series.unit == "ns"]
+    others = [growth for growth in by_scale if growth.series.unit != "ns"]
+    times.sort(key=lambda growth: -(growth.medians[-1] - growth.medians[0]))
+    return [*times, *sorted(others, key=lambda growth: -max(factor(growth), 1 / factor(growth)))]
 
 
 def _unlike(ranked: Sequence[Growth]) -> list[Growth]:
     """Without those that say what one before them has said."""
-    kept: list[Growth] = []
+    distinct: list[Growth] = []
     for growth in ranked:
-        ends = [(other.medians[0], other.medians[-1]) for other in kept if other.series.name == growth.series.name]
+        ends = [(other.medians[0], other.medians[-1]) for other in distinct if other.series.name == growth.series.name]
         if not any(_near(growth.medians[0], first) and _near(growth.medians[-1], last) for first, last in ends):
-            kept.append(growth)
-    return kept
+            distinct.append(growth)
+    return distinct
 
 
 def _near(one: float, other: float) -> bool:
@@ -99,7 +99,11 @@ def _first_graph(ranked: Sequence[Growth], graphs: Mapping[str, Sequence[Graph]]
     if not ranked or not every:
         return every[0] if every else None
     most = ranked[0].series
-    named = [one for one in every if one.value_axis == most.what and most.name in {curve.name for curve in one.curves}]
+    named = [
+        graph
+        for graph in every
+        if graph.value_axis == most.what and most.name in {curve.name for curve in graph.curves}
+    ]
     return (named or every)[0]
 
 
@@ -107,12 +111,12 @@ def _first_graph(ranked: Sequence[Growth], graphs: Mapping[str, Sequence[Graph]]
 def _verdict(ranked: Sequence[Growth]) -> str:
     if not ranked:
         return ONE_SIZE
-    told = [_scaling(best)] if (best := _best(ranked)) is not None else []
+    sentences = [_scaling(best)] if (best := _best(ranked)) is not None else []
     growing = [growth for growth in ranked if growth.series.unit == "ns" and factor(growth) >= STEADY]
     if growing:
         most = growing[0]
-        told.append(f"{_what(most)} grows most: {_ends(most)}, {factor(most):.2g} times as long.")
-    return " ".join(told) or "Nothing grows by more than a tenth."
+        sentences.append(f"{_what(most)} grows most: {_ends(most)}, {factor(most):.2g} times as long.")
+    return " ".join(sentences) or "Nothing grows by more than a tenth."
 
 
 def _best(ranked: Sequence[Growth]) -> Growth | None:
@@ -134,26 +138,30 @@ def _figures(ranked: Sequence[Growth], to: Sequence[float]) -> list[Figure]:
         return []
     most = ranked[0]
     axis, unit = most.series.axis, most.series.unit
-    told = [Figure("Measured sizes", f"{most.scales[0]:g} to {most.scales[-1]:g} {axis}", "smallest and largest scale")]
-    told += [
+    figures = [
+        Figure("Measured sizes", f"{most.scales[0]:g} to {most.scales[-1]:g} {axis}", "smallest and largest scale")
+    ]
+    figures += [
         Figure(f"At {scale:g} {axis[:-1] if scale == 1 else axis}", shown(value, unit), REPEATS, _what(most))
         for scale, value in ((most.scales[0], most.medians[0]), (most.scales[-1], most.medians[-1]))
     ]
     if most.exponent is not None:
         meaning = "slope of ln value over ln scale through the medians of the last three scales"
-        told.append(Figure("Exponent at the end", f"{most.exponent:.2f}", meaning, "0 constant, 1 proportional"))
+        figures.append(Figure("Exponent at the end", f"{most.exponent:.2f}", meaning, "0 constant, 1 proportional"))
     if to:
         value, detail = _projected(most, max(to))
-        told.append(Figure(f"Projected to {max(to):g} {axis}", value, "the fitted model at that scale", detail))
-    return told
+        figures.append(Figure(f"Projected to {max(to):g} {axis}", value, "the fitted model at that scale", detail))
+    return figures
 
 
 def _projected(growth: Growth, scale: float) -> tuple[str, str]:
     """The value and its interval, or why there is none."""
-    found = growth.at(scale)
-    if not isinstance(found, LawEstimate):
-        return "not supported", found
-    value, low, high = (shown(each, growth.series.unit) for each in (found.value, found.low, found.high))
+    value_there = growth.at(scale)
+    if not isinstance(value_there, LawEstimate):
+        return "not supported", value_there
+    value, low, high = (
+        shown(each, growth.series.unit) for each in (value_there.value, value_there.low, value_there.high)
+    )
     return value, f"95 % interval {low} to {high}"
 
 
@@ -183,27 +191,27 @@ def _sections(tables: Sequence[Table], graphs: Mapping[str, Sequence[Graph]]) ->
     """What was measured first, unfolded; where it ran last."""
     named = _distinct([table for table in tables if table.rows or table.notes])
     measured = [table for table in named if table.name not in GROWTH and table.name not in DETAILS]
-    made = [
+    sections = [
         Section("results", "What was measured?", [table], unfolded=True, group="Measured") for table in measured[:1]
     ]
     if measured[1:]:
-        made.append(Section("measured", "What else was measured?", measured[1:], group="Measured"))
+        sections.append(Section("measured", "What else was measured?", measured[1:], group="Measured"))
     for name, (question, group) in GROWTH.items():
         of_name = [table for table in named if table.name == name]
         if of_name or graphs.get(name):
-            made.append(Section(name, question, of_name, graphs=graphs.get(name, ()), group=group))
+            sections.append(Section(name, question, of_name, graphs=graphs.get(name, ()), group=group))
     for name, question in DETAILS.items():
         of_name = [table for table in named if table.name == name]
-        made += [Section(f"about-{name}", question, of_name, group="Details")] if of_name else []
-    return made
+        sections += [Section(f"about-{name}", question, of_name, group="Details")] if of_name else []
+    return sections
 
 
 def _distinct(tables: Sequence[Table]) -> list[Table]:
     """With names that a page can tell apart, and without warnings, which come before all else."""
     seen: Counter[str] = Counter()
-    made = []
+    distinct = []
     for table in tables:
         seen[table.name] += 1
         again = f"_{seen[table.name]}" if seen[table.name] > 1 else ""
-        made.append(replace(table, name=f"{table.name}{again}", warnings=[]))
-    return made
+        distinct.append(replace(table, name=f"{table.name}{again}", warnings=[]))
+    return distinct

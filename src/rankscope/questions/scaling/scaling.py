@@ -37,22 +37,22 @@ SIZES = """
 
 def of_documents(tables: Tables) -> list[Series]:
     """What somebody has tabulated by scale."""
-    made = of_figures(tables.query(FIGURES))
+    series = of_figures(tables.query(FIGURES))
     ((hosts,),) = tables.query(HOSTS)
-    return [replace(one, objection=_of_one_host(one, float(hosts or 0))) for one in made]
+    return [replace(each, objection=_of_one_host(each, float(hosts or 0))) for each in series]
 
 
 def of_figures(rows: Iterable[tuple[Any, ...]]) -> list[Series]:
     """(series, name, statistic, axis, unit, scale, value), each a point of a series."""
-    found: dict[tuple[str, str, str, str, str], list[tuple[float, float]]] = defaultdict(list)
+    points_of: dict[tuple[str, str, str, str, str], list[tuple[float, float]]] = defaultdict(list)
     for series, name, statistic, axis, unit, scale, value in rows:
-        found[(series, name, statistic, axis or "scale", unit)].append((float(scale), float(value)))
-    made = []
-    for (series, name, statistic, axis, unit), points in found.items():
+        points_of[(series, name, statistic, axis or "scale", unit)].append((float(scale), float(value)))
+    listed = []
+    for (series, name, statistic, axis, unit), points in points_of.items():
         what = " ".join(word for word in (name, statistic) if word)
         laws = BY_SIZE if axis in ("bytes", "size") else BY_SCALE
-        made.append(Series(series, what, unit, axis, tuple(points), laws))
-    return [one for one in made if len({scale for scale, _ in one.points}) > 1]
+        listed.append(Series(series, what, unit, axis, tuple(points), laws))
+    return [series_entry for series_entry in listed if len({scale for scale, _ in series_entry.points}) > 1]
 
 
 def summed(name: str, parts: Sequence[Series]) -> Series:
@@ -83,13 +83,13 @@ def _of_one_host(series: Series, hosts: float) -> str:
 
 def of_runs(runs: Sequence[Tables], axis: str = "ranks") -> list[Series]:
     """Of recorded runs: elapsed, its phases, the step and its parts; medians over the ranks and steps of each."""
-    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    points_of: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for tables in runs:
         ranks, hosts, _ = tables.query(SIZES)[0]
         for what, value_ns in of_run(tables):
-            found[what].append((float(ranks if axis == "ranks" else hosts), value_ns))
-    made = [Series(RUNS, what, "ns", axis, tuple(points)) for what, points in found.items()]
-    return [one for one in made if len({scale for scale, _ in one.points}) > 1]
+            points_of[what].append((float(ranks if axis == "ranks" else hosts), value_ns))
+    series = [Series(RUNS, what, "ns", axis, tuple(points)) for what, points in points_of.items()]
+    return [series_entry for series_entry in series if len({scale for scale, _ in series_entry.points}) > 1]
 
 
 def of_run(tables: Tables) -> list[tuple[str, float]]:
@@ -191,24 +191,27 @@ def formula(growth: Growth) -> str:
     fit = growth.choice.fit
     text = fit.law.formula
     values = list(zip("abc", fit.coefficients, coefficient_intervals(fit), strict=False))
-    told = []
+    parameters = []
     for letter, value, (low, high) in values:
         if fit.law.of_logarithms and letter == "a":
             value, low, high = np.exp(value), np.exp(low), np.exp(high)
         unit = "" if fit.law.of_logarithms and letter == "b" else growth.series.unit
-        told.append(f"{letter} = {shown(value, unit)} ({shown(low, unit)} to {shown(high, unit)})")
-    return f"{text}, {', '.join(told)}"
+        parameters.append(f"{letter} = {shown(value, unit)} ({shown(low, unit)} to {shown(high, unit)})")
+    return f"{text}, {', '.join(parameters)}"
 
 
 def projection(grown: Sequence[Growth], scales: Sequence[float]) -> Table:
     table = Table("scale_projection", "Projection", PROJECTION, [])
     for growth in grown:
         for scale in scales:
-            found = growth.at(scale)
+            value_there = growth.at(scale)
             cells: tuple[Cell, ...] = (
-                (None, None, None, found)
-                if isinstance(found, str)
-                else (*(shown(v, growth.series.unit) for v in (found.value, found.low, found.high)), None)
+                (None, None, None, value_there)
+                if isinstance(value_there, str)
+                else (
+                    *(shown(v, growth.series.unit) for v in (value_there.value, value_there.low, value_there.high)),
+                    None,
+                )
             )
             table.rows.append((growth.series.name, growth.series.what, scale, *cells))
     table.notes.append("At least, at most: 95 % interval of the fitted model, not of one further measurement.")
@@ -225,8 +228,10 @@ def speed_up(grown: Sequence[Growth]) -> Table:
         first, base = growth.scales[0], growth.medians[0]
         for scale, value in zip(growth.scales, growth.medians, strict=True):
             gained = value / base if throughput else base / value
-            told = shown(value, growth.series.unit)
-            table.rows.append((growth.series.name, growth.series.what, scale, told, gained, gained / (scale / first)))
+            value_text = shown(value, growth.series.unit)
+            table.rows.append(
+                (growth.series.name, growth.series.what, scale, value_text, gained, gained / (scale / first))
+            )
     if any(growth.series.name == RUNS for growth in grown):
         table.notes.append("Of times: as if the whole job were the same at every scale (strong scaling).")
     return table
@@ -244,32 +249,37 @@ STEADY = 1.1  # a factor below which nothing grows
 def graphs(grown: Sequence[Growth], to: Sequence[float] = ()) -> list[Graph]:
     """In the order of the quantities; published series lie over every quantity in their unit and axis."""
     over = [growth for growth in grown if growth.series.published]
-    made = []
+    drawn = []
     for group in _growing_most(alike([growth for growth in grown if not growth.series.published]) or alike(over)):
         ours = group[0].series
-        laid = [one for one in over if (one.series.unit, one.series.axis) == (ours.unit, ours.axis)]
-        made.append(graph([*group, *(one for one in laid if one not in group)], to))
-    return made
+        laid = [growth for growth in over if (growth.series.unit, growth.series.axis) == (ours.unit, ours.axis)]
+        drawn.append(graph([*group, *(other for other in laid if other not in group)], to))
+    return drawn
 
 
 def _growing_most(groups: Sequence[Sequence[Growth]]) -> list[Sequence[Growth]]:
     """Of very many quantities those that grow most: times by how much, rates and counts by how many times."""
     others = [group for group in groups if group[0].series.unit != "ns"]
     times = [group for group in groups if group[0].series.unit == "ns"]
-    others.sort(key=lambda group: -max(max(factor(one), 1 / factor(one)) for one in group))
-    times.sort(key=lambda group: -max(one.medians[-1] - one.medians[0] for one in group))
+    others.sort(key=lambda group: -max(max(factor(growth), 1 / factor(growth)) for growth in group))
+    times.sort(key=lambda group: -max(growth.medians[-1] - growth.medians[0] for growth in group))
     few = others[: max(MOST_OTHERS, MOST_GRAPHS - len(times))]
-    kept = [*few, *times[: MOST_GRAPHS - len(few)]]
-    return [group for group in groups if group in kept]
+    shown_groups = [*few, *times[: MOST_GRAPHS - len(few)]]
+    return [group for group in groups if group in shown_groups]
 
 
 def graph(group: Sequence[Growth], to: Sequence[float]) -> Graph:
     """Those that grow most, where there are too many to be told apart."""
-    kept = sorted(group, key=lambda one: (not one.series.published, factor(one)), reverse=True)[:MOST_CURVES]
-    shown_in_order = [growth for growth in group if growth in kept]
+    steepest = sorted(group, key=lambda growth: (not growth.series.published, factor(growth)), reverse=True)[
+        :MOST_CURVES
+    ]
+    shown_in_order = [growth for growth in group if growth in steepest]
     first = group[0].series
-    curves = [Curve(one.series.name, one.series.points, _law(one, to), one.series.published) for one in shown_in_order]
-    left_out = f" (the {len(kept)} of {len(group)} that grow most)" if len(kept) < len(group) else ""
+    curves = [
+        Curve(growth.series.name, growth.series.points, _law(growth, to), growth.series.published)
+        for growth in shown_in_order
+    ]
+    left_out = f" (the {len(steepest)} of {len(group)} that grow most)" if len(steepest) < len(group) else ""
     return Graph(f"{sentence(group)}{left_out}", first.axis, first.what, _unit(first.unit), curves)
 
 
@@ -278,11 +288,11 @@ def _law(growth: Growth, to: Sequence[float]) -> list[tuple[float, float, float,
     if growth.choice is None or growth.doubts:
         return []
     allowed = [scale for scale in to if isinstance(growth.at(scale), LawEstimate)]
-    made = []
+    curve = []
     for scale in np.geomspace(growth.scales[0], max([growth.scales[-1], *allowed]), FITTED_POINTS):
-        found = estimate(growth.choice.fit, float(scale))
-        made.append((float(scale), found.value, found.low, found.high))
-    return made
+        value_there = estimate(growth.choice.fit, float(scale))
+        curve.append((float(scale), value_there.value, value_there.low, value_there.high))
+    return curve
 
 
 def factor(growth: Growth) -> float:
@@ -294,17 +304,17 @@ def sentence(group: Sequence[Growth]) -> str:
     """What the picture shows, with the number in it."""
     ours = [growth for growth in group if not growth.series.published] or list(group)
     most, least = max(ours, key=factor), min(ours, key=factor)
-    told = most if factor(most) >= STEADY or factor(least) > 1 / STEADY else least
-    verb = "grows" if factor(told) >= STEADY else "falls" if factor(told) <= 1 / STEADY else "hardly changes"
-    whose = told.series.name if len(ours) == 1 else f"{told.series.name} {verb} most"
+    leading = most if factor(most) >= STEADY or factor(least) > 1 / STEADY else least
+    verb = "grows" if factor(leading) >= STEADY else "falls" if factor(leading) <= 1 / STEADY else "hardly changes"
+    whose = leading.series.name if len(ours) == 1 else f"{leading.series.name} {verb} most"
     ends = [
-        f"{shown(value, told.series.unit)} at {scale:g}"
-        for scale, value in ((told.scales[0], told.medians[0]), (told.scales[-1], told.medians[-1]))
+        f"{shown(value, leading.series.unit)} at {scale:g}"
+        for scale, value in ((leading.scales[0], leading.medians[0]), (leading.scales[-1], leading.medians[-1]))
     ]
     body = whose if len(ours) > 1 else f"{whose} {verb}"
     if verb == "hardly changes" and len(ours) > 1:
-        body = "none of them changes by more than a tenth; " + told.series.name
-    return f"{told.series.what}: {body}, from {ends[0]} to {ends[1]} {told.series.axis}"
+        body = "none of them changes by more than a tenth; " + leading.series.name
+    return f"{leading.series.what}: {body}, from {ends[0]} to {ends[1]} {leading.series.axis}"
 
 
 def _unit(name: str) -> Unit:

@@ -24,13 +24,13 @@ class StepFile:
 
     def add(self, values: Mapping[str, Array]) -> Stored:
         """One more rank; all ranks have the same columns."""
-        self.columns = self.columns or {name: (at, one.dtype) for at, (name, one) in enumerate(values.items())}
+        self.columns = self.columns or {name: (at, column.dtype) for at, (name, column) in enumerate(values.items())}
         count = len(next(iter(values.values())))
         place = self.scratch.room(len(values) * count * ITEM_BYTES)
         missing = np.zeros(count)
         columns = {name: np.asarray(values.get(name, missing), kind) for name, (_, kind) in self.columns.items()}
-        whole = b"".join(column.tobytes() for column in columns.values())
-        write_at(self.scratch.number, memoryview(whole), place)
+        packed = b"".join(column.tobytes() for column in columns.values())
+        write_at(self.scratch.number, memoryview(packed), place)
         return Stored(self, place, count)
 
 
@@ -48,10 +48,10 @@ class Stored(Mapping[str, Array]):
     def some(self, name: str, first: int, last: int) -> Array:
         """The values of a column from the first to the last, without it."""
         column, kind = self.file.columns[name]
-        made = np.empty(last - first, kind)
+        values = np.empty(last - first, kind)
         place = self.place + (column * self.count + first) * ITEM_BYTES
-        read_at(self.file.scratch.number, made.view(np.uint8).data, place)
-        return made
+        read_at(self.file.scratch.number, values.view(np.uint8).data, place)
+        return values
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.file.columns)

@@ -27,20 +27,20 @@ FEWEST = 8  # fewer steps tell no level
 
 def warmup_steps(length_ns: Any, flagged: Any) -> int:
     """How many to leave out: those flagged by the recorder, then those before the step time reaches its later level."""
-    told = int(np.flatnonzero(flagged)[-1]) + 1 if flagged.any() else 0
+    warmup = int(np.flatnonzero(flagged)[-1]) + 1 if flagged.any() else 0
     count = len(length_ns)
-    if count - told < FEWEST:
-        return min(told, count - 1) if count else 0
-    later = length_ns[told + (count - told) // 2 :]
+    if count - warmup < FEWEST:
+        return min(warmup, count - 1) if count else 0
+    later = length_ns[warmup + (count - warmup) // 2 :]
     level = float(np.median(later))
     spread = 1.4826 * float(np.median(np.abs(later - level)))
     bound = level + max(SPREADS * spread, NOTICEABLE * level)
-    for first in range(told, told + (count - told) // 2):
+    for first in range(warmup, warmup + (count - warmup) // 2):
         if (length_ns[first : first + WINDOW] <= bound).sum() >= min(WINDOW - 1, count - first) and (
             length_ns[first] <= bound
         ):
             return first
-    return told
+    return warmup
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -73,26 +73,26 @@ def recorded_steps(tables: Tables) -> list[RankSteps]:
     who: Who = {process: (rank, host) for process, rank, host in tables.query(WHO)}
     parts: Sequence[Part] | None = getattr(tables, "step_parts", lambda: None)()  # of a run with too many for memory
     if parts is not None:
-        made = _on_disk(in_threads(partial(_read, who), parts))
+        ranks = _on_disk(in_threads(partial(_read, who), parts))
     elif tables.query(COUNTED)[0][0] > MOST_STEPS:  # in one database with what other tools recorded
-        asked = (tables.columns(SQL.format("AND process = ?"), (process,)) for process in who)
-        made = _on_disk(_of_part(columns, who) for columns in asked)
+        per_process = (tables.columns(SQL.format("AND process = ?"), (process,)) for process in who)
+        ranks = _on_disk(_of_part(columns, who) for columns in per_process)
     else:
-        made = _of_part(tables.columns(SQL.format("")), who)
+        ranks = _of_part(tables.columns(SQL.format("")), who)
     same = Same()
-    for one in made:
-        one.number, one.flagged = same(one.number), same(one.flagged)
-    return made
+    for rank_steps in ranks:
+        rank_steps.number, rank_steps.flagged = same(rank_steps.number), same(rank_steps.flagged)
+    return ranks
 
 
-def _on_disk(found: Iterable[list[RankSteps]]) -> list[RankSteps]:
+def _on_disk(parts: Iterable[list[RankSteps]]) -> list[RankSteps]:
     file = StepFile()
-    made = []
-    for some in found:
-        for one in some:
-            one.values = file.add(one.values)
-            made.append(one)
-    return sorted(made, key=lambda one: one.rank)
+    ranks = []
+    for some in parts:
+        for rank_steps in some:
+            rank_steps.values = file.add(rank_steps.values)
+            ranks.append(rank_steps)
+    return sorted(ranks, key=lambda rank_steps: rank_steps.rank)
 
 
 def _read(who: Who, part: Part) -> list[RankSteps]:
@@ -102,8 +102,8 @@ def _read(who: Who, part: Part) -> list[RankSteps]:
 def _of_part(columns: Mapping[str, Any], who: Who) -> list[RankSteps]:
     process = columns["process"]
     edges = np.flatnonzero(np.diff(process)) + 1
-    found = np.split(np.arange(len(process)), edges) if len(process) else []
-    return [_of_rows(columns, rows, *who[int(process[rows[0]])]) for rows in found if int(process[rows[0]]) in who]
+    of_ranks = np.split(np.arange(len(process)), edges) if len(process) else []
+    return [_of_rows(columns, rows, *who[int(process[rows[0]])]) for rows in of_ranks if int(process[rows[0]]) in who]
 
 
 def _of_rows(columns: Mapping[str, Any], rows: Array, rank: int, host: str) -> RankSteps:
@@ -153,36 +153,39 @@ class Steps:
     first_steady: int = 0
     notes: list[str] = field(default_factory=list)
 
-    def steady(self, one: RankSteps) -> Array:
-        return one.number >= self.first_steady
+    def steady(self, rank_steps: RankSteps) -> Array:
+        return rank_steps.number >= self.first_steady
 
     def pooled(self, ranks: Sequence[RankSteps], ask: Callable[[RankSteps], Array]) -> Array:
         """What the ranks answer of their steady steps, one after the other."""
-        chosen = [self.steady(one) for one in ranks]
-        made = np.empty(sum(int(mask.sum()) for mask in chosen))
+        chosen = [self.steady(rank_steps) for rank_steps in ranks]
+        values = np.empty(sum(int(mask.sum()) for mask in chosen))
         at = 0
-        for one, mask in zip(ranks, chosen, strict=True):
-            own = ask(one)[mask]
-            made[at : at + len(own)] = own
-            at += len(own)
-        return made
+        for rank_steps, mask in zip(ranks, chosen, strict=True):
+            own_values = ask(rank_steps)[mask]
+            values[at : at + len(own_values)] = own_values
+            at += len(own_values)
+        return values
 
     def common(self) -> Array:
         """The numbers of the steady steps that every rank has."""
-        found = list({id(one.number): one.number for one in self.ranks}.values())
-        shared = np.unique(found[0]) if found else np.zeros(0, np.int64)
-        for numbers in found[1:]:
+        numbers_of = list({id(rank_steps.number): rank_steps.number for rank_steps in self.ranks}.values())
+        shared = np.unique(numbers_of[0]) if numbers_of else np.zeros(0, np.int64)
+        for numbers in numbers_of[1:]:
             shared = np.intersect1d(shared, numbers)
         return shared[shared >= self.first_steady]
 
     def between(self, first: int, last: int) -> Steps:
         """Only the steps of these numbers, all of them taken as steady."""
-        return Steps([_cut(one, (one.number >= first) & (one.number <= last)) for one in self.ranks], self.source)
+        return Steps(
+            [_cut(rank_steps, (rank_steps.number >= first) & (rank_steps.number <= last)) for rank_steps in self.ranks],
+            self.source,
+        )
 
 
-def _cut(one: RankSteps, kept: Array) -> RankSteps:
-    values = {name: column[kept] for name, column in one.values.items()}
-    return replace(one, number=one.number[kept], flagged=one.flagged[kept], values=values)
+def _cut(rank_steps: RankSteps, chosen: Array) -> RankSteps:
+    values = {name: column[chosen] for name, column in rank_steps.values.items()}
+    return replace(rank_steps, number=rank_steps.number[chosen], flagged=rank_steps.flagged[chosen], values=values)
 
 
 _KEPT: WeakKeyDictionary[Tables, Steps] = WeakKeyDictionary()
@@ -200,25 +203,25 @@ def _steps_of(tables: Tables) -> Steps:
     if ranks:
         traced = _traced(tables)
         notes = _losses(tables) + traced + _by_backward(tables)
-        made = Steps(ranks, "traced" if traced else "recorded", notes=notes)
+        steps = Steps(ranks, "traced" if traced else "recorded", notes=notes)
     else:
-        found, notes = pattern_steps(tables)
-        made = Steps(found, "pattern" if found else "", notes=notes)
-    if made.ranks:
-        made.first_steady, made.left_out = _first_steady(made.ranks)
-    return made
+        inferred, notes = pattern_steps(tables)
+        steps = Steps(inferred, "pattern" if inferred else "", notes=notes)
+    if steps.ranks:
+        steps.first_steady, steps.left_out = _first_steady(steps.ranks)
+    return steps
 
 
 def _first_steady(ranks: list[RankSteps]) -> tuple[int, int]:
     """The number of the first steady step and how many before it are left out, judged by the slowest rank of each."""
-    distinct = {id(one.number): one.number for one in ranks}
+    distinct = {id(rank_steps.number): rank_steps.number for rank_steps in ranks}
     numbers = np.unique(np.concatenate(list(distinct.values())))
-    places = {key: np.searchsorted(numbers, own) for key, own in distinct.items()}
+    places = {key: np.searchsorted(numbers, own_numbers) for key, own_numbers in distinct.items()}
     longest, flagged = np.zeros(len(numbers)), np.zeros(len(numbers), bool)
-    for one in ranks:
-        at = places[id(one.number)]
-        longest[at] = np.maximum(longest[at], one.length_ns)
-        flagged[at] |= one.flagged
+    for rank_steps in ranks:
+        at = places[id(rank_steps.number)]
+        longest[at] = np.maximum(longest[at], rank_steps.length_ns)
+        flagged[at] |= rank_steps.flagged
     left_out = warmup_steps(longest, flagged)
     return (int(numbers[left_out]) if left_out < len(numbers) else int(numbers[-1]) + 1), left_out
 
@@ -237,8 +240,8 @@ def _by_backward(tables: Tables) -> list[str]:
     ranks = tables.query(sql)[0][0]
     if not ranks:
         return []
-    told = f"Steps end with a backward run, for no optimizer was seen ({rank_words(ranks)})"
-    return [f"{told}: where there are several of them in a step, call rankscope.step() at its end."]
+    sentence = f"Steps end with a backward run, for no optimizer was seen ({rank_words(ranks)})"
+    return [f"{sentence}: where there are several of them in a step, call rankscope.step() at its end."]
 
 
 def _losses(tables: Tables) -> list[str]:

@@ -55,27 +55,27 @@ def rotations(tokens: Array, idle_ns: Array, period: int, key: Key) -> Rotations
     at = commonest_runs(tokens, period)[0]
     common = tuple(tokens[at : at + period].tolist())
     turned = {common[at:] + common[:at] for at in range(period)} if period <= MOST_ROTATIONS else {common}
-    found = {rotation: whole_steps(tokens, rotation) for rotation in sorted(turned, key=key)}
-    most = max(len(places) for places in found.values())
+    places_of = {rotation: whole_steps(tokens, rotation) for rotation in sorted(turned, key=key)}
+    most = max(len(places) for places in places_of.values())
     return {
         rotation: Rotation(
             places,
             float(np.median(idle_ns[places[:, 0]])),
             int((places[:, -1] - places[:, 0] - period + 1).sum()),
         )
-        for rotation, places in found.items()
+        for rotation, places in places_of.items()
         if len(places) and len(places) >= most - 1
     }
 
 
-def best(found: Sequence[Rotations], among: set[Pattern], key: Key) -> Pattern:
+def best(of_logs: Sequence[Rotations], among: set[Pattern], key: Key) -> Pattern:
     """The rotation that the ranks compute clearly longest before, or else the one with least in between."""
-    idle = {one: float(np.median([rotations[one].idle_ns for rotations in found])) for one in among}
-    extras = {one: sum(rotations[one].extras for rotations in found) for one in among}
-    order = sorted(among, key=lambda one: (-idle[one], key(one)))
+    idle = {pattern: float(np.median([rotations[pattern].idle_ns for rotations in of_logs])) for pattern in among}
+    extras = {pattern: sum(rotations[pattern].extras for rotations in of_logs) for pattern in among}
+    order = sorted(among, key=lambda pattern: (-idle[pattern], key(pattern)))
     if len(order) > 1 and idle[order[0]] < CLEARLY * idle[order[1]]:
-        steps = {one: sum(len(rotations[one].places) for rotations in found) for one in among}
-        order.sort(key=lambda one: (extras[one], -steps[one], -idle[one]))
+        steps = {pattern: sum(len(rotations[pattern].places) for rotations in of_logs) for pattern in among}
+        order.sort(key=lambda pattern: (extras[pattern], -steps[pattern], -idle[pattern]))
     return order[0]
 
 
@@ -89,21 +89,21 @@ def whole_steps(tokens: Array, pattern: Pattern) -> Array:
             exact[: len(tokens) - period + 1] &= tokens[place : place + len(tokens) - period + 1] == wanted
     candidates = np.flatnonzero(tokens == pattern[0])
     within = np.arange(period).tolist()
-    found: list[list[int]] = []
+    step_places: list[list[int]] = []
     list_of: list[int] = []
     for first, is_exact in zip(candidates.tolist(), exact[candidates].tolist(), strict=True):
         if first < at:
             continue
         if is_exact:
-            found.append([first + place for place in within])
+            step_places.append([first + place for place in within])
         else:
             list_of = list_of or tokens.tolist()
             places = _one_step(list_of, first, pattern)
             if not places:
                 continue
-            found.append(places)
-        at = found[-1][-1] + 1
-    return np.array(found, np.int64).reshape(-1, period)
+            step_places.append(places)
+        at = step_places[-1][-1] + 1
+    return np.array(step_places, np.int64).reshape(-1, period)
 
 
 def _one_step(tokens: list[int], at: int, pattern: Pattern) -> list[int]:
@@ -174,8 +174,8 @@ class _Cut:
             return None
         if pattern not in log.kind.cut:
             log.kind.cut[pattern] = self._places(log.kind, pattern)
-        found: _Places | None = log.kind.cut[pattern]
-        return found
+        places: _Places | None = log.kind.cut[pattern]
+        return places
 
     def _places(self, kind: LogKind, pattern: Pattern) -> _Places | None:
         rows = kind.kept[whole_steps(kind.tokens[kind.kept], pattern)]
@@ -188,8 +188,8 @@ class _Cut:
 
     def _own(self, log: RankLog) -> Pattern:
         """Of a rank whose groups are others than those of the rest."""
-        found = rotations(*log.series, self.period, self.words.key)
-        return best([found], set(found), self.words.key) if found else ()
+        turns = rotations(*log.series, self.period, self.words.key)
+        return best([turns], set(turns), self.words.key) if turns else ()
 
 
 @dataclass(slots=True)
@@ -206,12 +206,12 @@ def pattern_steps(tables: Tables) -> tuple[list[RankSteps], list[str]]:
     who: Who = {process: (rank, host) for process, rank, host in tables.query(WHO)}
     parts: Sequence[Part] | None = getattr(tables, "log_parts", lambda: None)()  # of a run with too many for memory
     if parts is not None:
-        made = _together(_of_parts(tables, parts, who, in_threads), StepFile())
+        ranks = _together(_of_parts(tables, parts, who, in_threads), StepFile())
     elif tables.query(COUNTED)[0][0] > MOST_RECORDS:  # in one database with what other tools recorded
-        made = _together(_of_parts(tables, [_Asked(tables, process) for process in who], who, map), StepFile())
+        ranks = _together(_of_parts(tables, [_Asked(tables, process) for process in who], who, map), StepFile())
     else:
-        made = _together(_of_all(tables, who, THE_RANKS), None)
-    return made, [_told(made)] if made else []
+        ranks = _together(_of_all(tables, who, THE_RANKS), None)
+    return ranks, [_told(ranks)] if ranks else []
 
 
 def attempt_steps(tables: Tables, attempt: int) -> list[RankSteps]:
@@ -259,20 +259,22 @@ def _apart(ranks: Sequence[Any]) -> int:
     return max(1, len(ranks) // ASKED_RANKS)
 
 
-def _asked_logs(parts: Sequence[Part], asked: Sequence[int], words: CollectiveTokens) -> list[RankLog]:
+def _asked_logs(parts: Sequence[Part], processes: Sequence[int], words: CollectiveTokens) -> list[RankLog]:
     """Those of some ranks of a large run, in their order."""
-    columns = {one: part.timed() for part in parts for one in asked if one in part.processes}
-    return [log for one in asked if one in columns for log in rank_logs(columns[one], (one,), words)]
+    columns = {process: part.timed() for part in parts for process in processes if process in part.processes}
+    return [
+        log for process in processes if process in columns for log in rank_logs(columns[process], (process,), words)
+    ]
 
 
-def _cut_of(asked: Sequence[RankLog], words: CollectiveTokens) -> _Cut | None:
-    period = common_period([log.series for log in asked])
-    found = [rotations(*log.series, period, words.key) for log in asked] if period else []
-    if not found or not all(found):
+def _cut_of(logs: Sequence[RankLog], words: CollectiveTokens) -> _Cut | None:
+    period = common_period([log.series for log in logs])
+    turns = [rotations(*log.series, period, words.key) for log in logs] if period else []
+    if not turns or not all(turns):
         return None
-    shared = set.intersection(*(set(one) for one in found))
+    shared = set.intersection(*(set(turn) for turn in turns))
     # one late rank must not begin its steps elsewhere than the others do
-    return _Cut(words, period, best(found, shared, words.key) if shared else ())
+    return _Cut(words, period, best(turns, shared, words.key) if shared else ())
 
 
 def _of_part(part: Part, cut: _Cut, who: Who) -> list[_Found] | None:
@@ -281,35 +283,35 @@ def _of_part(part: Part, cut: _Cut, who: Who) -> list[_Found] | None:
 
 def _of_logs(logs: Iterable[RankLog], cut: _Cut, who: Who) -> list[_Found] | None:
     """None where the collectives of one of them repeat no pattern."""
-    made = []
+    results = []
     for log in logs:
-        told = cut.steps(log)
-        if told is None:
+        steps = cut.steps(log)
+        if steps is None:
             return None
-        made.append(_measured(log, told, *who[log.process]))
-    return made
+        results.append(_measured(log, steps, *who[log.process]))
+    return results
 
 
-def _together(found: Iterable[list[_Found] | None], file: StepFile | None) -> list[RankSteps]:
+def _together(parts: Iterable[list[_Found] | None], file: StepFile | None) -> list[RankSteps]:
     """All ranks' steps in the order of ranks, their values in the file if there is one."""
-    made: list[_Found] = []
+    ranks: list[_Found] = []
     same = Same()
-    for some in found:
+    for some in parts:
         if some is None:
             return []
-        for one in some:
-            one.sequence, one.steps.flagged = same(one.sequence), same(one.steps.flagged)
+        for rank_steps in some:
+            rank_steps.sequence, rank_steps.steps.flagged = same(rank_steps.sequence), same(rank_steps.steps.flagged)
             if file is not None:
-                one.steps.values = file.add(one.steps.values)
-            made.append(one)
-    _number(made)
-    return sorted((one.steps for one in made), key=lambda steps: steps.rank)
+                rank_steps.steps.values = file.add(rank_steps.steps.values)
+            ranks.append(rank_steps)
+    _number(ranks)
+    return sorted((rank_steps.steps for rank_steps in ranks), key=lambda steps: steps.rank)
 
 
-def _told(found: Sequence[RankSteps]) -> str:
-    least = min(len(one.number) for one in found)
-    told = f"Steps are inferred from a pattern that the collectives repeat ({_slots(found[0].slots)})"
-    return f"{told}: {least} of them; time inside collectives is communication, everything else compute."
+def _told(ranks: Sequence[RankSteps]) -> str:
+    least = min(len(rank_steps.number) for rank_steps in ranks)
+    sentence = f"Steps are inferred from a pattern that the collectives repeat ({_slots(ranks[0].slots)})"
+    return f"{sentence}: {least} of them; time inside collectives is communication, everything else compute."
 
 
 def _slots(slots: list[str]) -> str:
@@ -320,8 +322,8 @@ def _slots(slots: list[str]) -> str:
             runs[-1] = (runs[-1][0] + 1, slot)
         else:
             runs.append((1, slot))
-    told = [f"{count} {slot}" if count > 1 else slot for count, slot in runs]
-    return ", ".join(told[:MOST_TOLD]) + (" …" if len(told) > MOST_TOLD else "")
+    names = [f"{count} {slot}" if count > 1 else slot for count, slot in runs]
+    return ", ".join(names[:MOST_TOLD]) + (" …" if len(names) > MOST_TOLD else "")
 
 
 def _measured(log: RankLog, places: _Places, rank: int, host: str) -> _Found:
@@ -338,18 +340,18 @@ def _measured(log: RankLog, places: _Places, rank: int, host: str) -> _Found:
     return _Found(steps, places.groups, log.sequence[rows[:, 0]])
 
 
-def _number(found: Sequence[_Found]) -> None:
+def _number(ranks: Sequence[_Found]) -> None:
     """The same number on every rank for the same step: by the first collective where all ranks share its group."""
     numbers: dict[int, Array] = {}
-    distinct = {id(one.sequence): one.sequence for one in found}
+    distinct = {id(rank_steps.sequence): rank_steps.sequence for rank_steps in ranks}
     most = max((len(sequence) for sequence in distinct.values()), default=0)
-    is_one_group = len({group for one in found for group in one.groups}) == 1
+    is_one_group = len({group for rank_steps in ranks for group in rank_steps.groups}) == 1
     places = np.unique(np.concatenate(list(distinct.values()))) if is_one_group else ()
     # far more places than any rank has steps: those of some begin at another of the collectives of a step
     if is_one_group and len(places) < MANY_MORE * most:
         numbers = {key: np.searchsorted(places, sequence) + 1 for key, sequence in distinct.items()}
     else:  # the end of a log is whole, its beginning may be overwritten
-        by_length = {len(one): np.arange(most - len(one) + 1, most + 1) for one in distinct.values()}
+        by_length = {len(sequence): np.arange(most - len(sequence) + 1, most + 1) for sequence in distinct.values()}
         numbers = {key: by_length[len(sequence)] for key, sequence in distinct.items()}
-    for one in found:
-        one.steps.number = numbers[id(one.sequence)]
+    for rank_steps in ranks:
+        rank_steps.steps.number = numbers[id(rank_steps.sequence)]

@@ -56,9 +56,9 @@ class RankLog:
     @property
     def series(self) -> tuple[Array, Array]:
         """The kept tokens, and what the program did before each of them and after the kept one before; first 0."""
-        kept = self.kind.kept
-        idle = np.maximum(self.start_ns[kept][1:] - self.end_ns[kept][:-1], 0)
-        return self.kind.tokens[kept], np.concatenate([[0], idle])
+        chosen = self.kind.kept
+        idle = np.maximum(self.start_ns[chosen][1:] - self.end_ns[chosen][:-1], 0)
+        return self.kind.tokens[chosen], np.concatenate([[0], idle])
 
 
 class CollectiveTokens:
@@ -88,12 +88,12 @@ class CollectiveTokens:
 
     def kind(self, name: Words, group: Words, size_bytes: Array) -> LogKind:
         """What a log with these columns holds."""
-        for one in list(self._kinds):
-            if one.is_of(name, group, size_bytes):
-                return one
-        made = LogKind(name, group, size_bytes, self._tokens(name, group, size_bytes), _kept(size_bytes))
-        self._kinds = [made, *self._kinds[: MOST_KINDS - 1]]
-        return made
+        for known in list(self._kinds):
+            if known.is_of(name, group, size_bytes):
+                return known
+        log_kind = LogKind(name, group, size_bytes, self._tokens(name, group, size_bytes), _kept(size_bytes))
+        self._kinds = [log_kind, *self._kinds[: MOST_KINDS - 1]]
+        return log_kind
 
     def _tokens(self, name: Words, group: Words, size_bytes: Array) -> Array:
         sizes, size = np.unique(size_bytes, return_inverse=True)
@@ -111,11 +111,11 @@ class CollectiveTokens:
         if not self.is_settled:
             for word in ("n" + name, "g" + group):
                 self._places.setdefault(word, len(self._places))
-        told = (name, group, size_bytes)
-        if told not in self._numbers:
-            self._told.append(told)
-            self._numbers[told] = len(self._told) - 1
-        return self._numbers[told]
+        token = (name, group, size_bytes)
+        if token not in self._numbers:
+            self._told.append(token)
+            self._numbers[token] = len(self._told) - 1
+        return self._numbers[token]
 
 
 def _kept(size_bytes: Array) -> Array:
@@ -190,11 +190,11 @@ def _is_regular(tokens: Array, idle_ns: Array, period: int) -> bool:
 
 def _apart(places: Array, length: int) -> list[int]:
     """Of runs of that length those that do not overlap, from the first on."""
-    kept: list[int] = []
+    starts: list[int] = []
     for at in places.tolist():
-        if not kept or at >= kept[-1] + length:
-            kept.append(at)
-    return kept
+        if not starts or at >= starts[-1] + length:
+            starts.append(at)
+    return starts
 
 
 def commonest_runs(tokens: Array, length: int) -> Array:
@@ -231,11 +231,11 @@ def _multiple(tokens: Array, idle_ns: Array, period: int) -> int:
 
 def _explained(values: Array, period: int) -> float:
     """The share of the variance that is gone when each place within the period has its own mean."""
-    whole = len(values) // period * period
-    total = float(values[:whole].var())
-    if not whole or not total:
+    length = len(values) // period * period
+    total = float(values[:length].var())
+    if not length or not total:
         return 0.0
-    table = values[:whole].reshape(-1, period)
+    table = values[:length].reshape(-1, period)
     places = period - 1
     left = float(table.var(axis=0).mean()) * len(table) / max(len(table) - 1, 1)
     return 1 - left / total if places else 0.0

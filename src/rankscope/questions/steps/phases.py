@@ -85,24 +85,24 @@ def _waterfalls(tables: Tables) -> list[Waterfall]:
     for process, name, at_ns, what in tables.query("SELECT process, name, at_ns, what FROM marks"):
         marks.setdefault(process, {})[name] = (at_ns, what)
     from_log = _first_collectives(tables)
-    ends = {one.rank: one for one in steps_of(tables).ranks}
-    made = []
+    ends = {rank_steps.rank: rank_steps for rank_steps in steps_of(tables).ranks}
+    result = []
     for process, rank, host, started_ns, ended_ns in tables.query(sql):
-        found = {**from_log.get(process, {}), **marks.get(process, {})}
+        marks_of = {**from_log.get(process, {}), **marks.get(process, {})}
         if process in from_log:  # a mark of MPI does not name the call
-            found[FIRST] = (found[FIRST][0], from_log[process][FIRST][1])
+            marks_of[FIRST] = (marks_of[FIRST][0], from_log[process][FIRST][1])
         if rank in ends:
             first, last = ends[rank].begin_ns[0], ends[rank].begin_ns[-1] + ends[rank].length_ns[-1]
             if int(ends[rank].number[0]) == 1:
-                found.setdefault("first_step_begin", (int(first), ""))
-                found.setdefault("first_step_end", (int(first + ends[rank].length_ns[0]), ""))
+                marks_of.setdefault("first_step_begin", (int(first), ""))
+                marks_of.setdefault("first_step_end", (int(first + ends[rank].length_ns[0]), ""))
             else:  # which was the first is not known, but these are steps
-                found.setdefault("first_step_end", (int(first), ""))
-            found["last_step_end"] = (int(last), "")
-        if found and started_ns is not None and ended_ns is not None and ended_ns > started_ns:
-            found["process_start"] = (started_ns, "")
-            made.append(_waterfall(rank, host, started_ns, ended_ns, found))
-    return made
+                marks_of.setdefault("first_step_end", (int(first), ""))
+            marks_of["last_step_end"] = (int(last), "")
+        if marks_of and started_ns is not None and ended_ns is not None and ended_ns > started_ns:
+            marks_of["process_start"] = (started_ns, "")
+            result.append(_waterfall(rank, host, started_ns, ended_ns, marks_of))
+    return result
 
 
 def _first_collectives(tables: Tables) -> dict[int, dict[str, tuple[int, str]]]:
@@ -117,25 +117,25 @@ def _first_collectives(tables: Tables) -> dict[int, dict[str, tuple[int, str]]]:
     }
 
 
-def _waterfall(rank: int, host: str, start: int, end: int, found: dict[str, tuple[int, str]]) -> Waterfall:
-    made = Waterfall(rank, host, end - start)
+def _waterfall(rank: int, host: str, start: int, end: int, marks: dict[str, tuple[int, str]]) -> Waterfall:
+    waterfall = Waterfall(rank, host, end - start)
     opened: list[str] = []
     passed, now = "process_start", start
-    for name, (at_ns, what) in sorted(found.items(), key=lambda item: (item[1][0], ORDER.get(item[0], 0))):
+    for name, (at_ns, what) in sorted(marks.items(), key=lambda item: (item[1][0], ORDER.get(item[0], 0))):
         at = min(max(at_ns, now), end)
         segment = opened[-1] if opened else SINCE[passed]
-        made.segments[segment] = made.segments.get(segment, 0) + at - now
+        waterfall.segments[segment] = waterfall.segments.get(segment, 0) + at - now
         now = at
         if name in OPENS:
             opened.append(OPENS[name])
-            made.names[OPENS[name]] = what
+            waterfall.names[OPENS[name]] = what
         if CLOSES.get(name) in opened:
             opened.remove(CLOSES[name])
         if name in SINCE and ORDER[name] > ORDER[passed]:
             passed = name
     segment = opened[-1] if opened else SINCE[passed]
-    made.segments[segment] = made.segments.get(segment, 0) + end - now
-    return made
+    waterfall.segments[segment] = waterfall.segments.get(segment, 0) + end - now
+    return waterfall
 
 
 # ---------------------------------------------------------------- phases
@@ -160,10 +160,10 @@ PHASES_COLUMNS = (
 def phases(tables: Tables, selection: Selection = ALL) -> Table:
     """The waterfall as a spread over the ranks, in the order of time."""
     chosen = chosen_of(tables, selection)
-    elapsed = sum(one.elapsed_ns for one in chosen)
+    elapsed = sum(waterfall.elapsed_ns for waterfall in chosen)
     table = Table("phases", "Phases", PHASES_COLUMNS, [])
     for name in SEGMENTS:
-        having = [(one.segments[name], one) for one in chosen if one.segments.get(name)]
+        having = [(waterfall.segments[name], waterfall) for waterfall in chosen if waterfall.segments.get(name)]
         if having:
             table.rows.append(_row(name, having, elapsed))
     return arranged(table, selection)
@@ -172,10 +172,10 @@ def phases(tables: Tables, selection: Selection = ALL) -> Table:
 def _row(name: str, having: list[tuple[int, Waterfall]], elapsed: int) -> tuple[Cell, ...]:
     lengths = [length for length, _ in having]
     longest = max(having, key=lambda pair: pair[0])[1]
-    told = Counter(one.names.get(name, "") for _, one in having).most_common(1)[0][0]
+    usual_name = Counter(waterfall.names.get(name, "") for _, waterfall in having).most_common(1)[0][0]
     share = sum(lengths) / elapsed if elapsed else None
     return (
-        *(name, told, len(having), share),
+        *(name, usual_name, len(having), share),
         *(min(lengths), median(lengths), max(lengths)),
         *(longest.rank, longest.host),
     )
@@ -183,7 +183,9 @@ def _row(name: str, having: list[tuple[int, Waterfall]], elapsed: int) -> tuple[
 
 def chosen_of(tables: Tables, selection: Selection) -> list[Waterfall]:
     """The waterfalls of the selected ranks."""
-    return [one for one in waterfalls(tables) if selection.ranks is None or one.rank in selection.ranks]
+    return [
+        waterfall for waterfall in waterfalls(tables) if selection.ranks is None or waterfall.rank in selection.ranks
+    ]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -201,8 +203,8 @@ PHASE_RANKS_COLUMNS = (
 def phase_ranks(tables: Tables, selection: Selection = ALL) -> Table:
     """The waterfall rank by rank: the phases add up to the elapsed time."""
     table = Table("phase_ranks", "Phases by rank", PHASE_RANKS_COLUMNS, [])
-    for one in chosen_of(tables, selection):
-        table.rows.append((one.rank, one.elapsed_ns, *(one.segments.get(name) for name in SEGMENTS)))
+    for waterfall in chosen_of(tables, selection):
+        table.rows.append((waterfall.rank, waterfall.elapsed_ns, *(waterfall.segments.get(name) for name in SEGMENTS)))
     return arranged(table, selection)
 
 
@@ -232,12 +234,12 @@ def _with_messages(tables: Tables, selection: Selection, rows: list[tuple[Any, .
         WHERE {selection.condition} AND layer = '{Layer.GLOO}' GROUP BY 1, 2"""
     sent = {(phase, name): (calls, size) for phase, name, calls, size in tables.query(sql)}
 
-    def whole(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    def with_message_columns(row: tuple[Any, ...]) -> tuple[Any, ...]:
         calls, size = sent.get((row[0], row[2]), (0, None))
         is_whole = row[1] == Layer.TORCH and calls == row[3]
         return (*row[:8], size, *row[9:]) if is_whole else row
 
-    return [whole(row) for row in rows]
+    return [with_message_columns(row) for row in rows]
 
 
 def phase_calls(tables: Tables, selection: Selection = ALL) -> Table:
@@ -253,5 +255,5 @@ def phase_calls(tables: Tables, selection: Selection = ALL) -> Table:
         GROUP BY tallies.phase, layer, name"""
     order = {name: at for at, name in enumerate(PHASES)}
     rows = _with_messages(tables, selection, tables.query(sql))
-    found = sorted(rows, key=lambda row: (order.get(row[0], len(order)), -row[4]))
-    return arranged(Table("phase_calls", "Calls by phase", PHASE_CALLS_COLUMNS, found), selection)
+    ordered = sorted(rows, key=lambda row: (order.get(row[0], len(order)), -row[4]))
+    return arranged(Table("phase_calls", "Calls by phase", PHASE_CALLS_COLUMNS, ordered), selection)

@@ -54,8 +54,8 @@ def levels_of(values: Array) -> list[Level]:
             edges.add(at)
             waiting += [(first, at), (at, last)]
     ordered = _placed(values, _settled(series, sorted(edges)))
-    made = [Level(a, b, float(np.median(values[a:b]))) for a, b in pairwise(ordered)]
-    return _joined(values, made)
+    levels = [Level(a, b, float(np.median(values[a:b]))) for a, b in pairwise(ordered)]
+    return _joined(values, levels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ class _Series:
         length = min(LONGEST_BLOCK, len(logs) // FEWEST_BLOCKS)
         if length < 2:
             return cls(logs / max(LEAST_SPREAD, _spread(np.diff(logs)) if len(logs) > 1 else 0.0), 1.0)
-        made = logs / max(LEAST_SPREAD, _spread(logs[2 * length :] - logs[: -2 * length]))
-        return cls(made, _inertia(made, length))
+        scaled = logs / max(LEAST_SPREAD, _spread(logs[2 * length :] - logs[: -2 * length]))
+        return cls(scaled, _inertia(scaled, length))
 
     def likeliest(self, first: int, last: int) -> tuple[int, float]:
         """Where between two steps the level changes, if it does, and how many times the bound that is: the sum of the
@@ -143,15 +143,15 @@ def _inertia(spreads: Array, length: int) -> float:
     near = np.clip(pairs - np.median(pairs, axis=1, keepdims=True), -FARTHEST, FARTHEST)
     ratio = _spread(near[:, :length].sum(axis=1) - near[:, length:].sum(axis=1)) / float(np.sqrt(length))
     alike = np.linspace(0, MOST_ALIKE, 98)
-    told = float(np.interp(ratio, _ratios(alike, length), alike))
-    return float(np.sqrt((1 + told) / (1 - told)))
+    correlation = float(np.interp(ratio, _ratios(alike, length), alike))
+    return float(np.sqrt((1 + correlation) / (1 - correlation)))
 
 
 def _ratios(alike: Array, length: int) -> Array:
     """What the differences of neighbouring sums of steps vary, as multiples of independent ones."""
-    whole = length * (1 + alike) / (1 - alike) - 2 * alike * (1 - alike**length) / (1 - alike) ** 2
+    variance = length * (1 + alike) / (1 - alike) - 2 * alike * (1 - alike**length) / (1 - alike) ** 2
     shared = alike * ((1 - alike**length) / (1 - alike)) ** 2
-    return np.maximum.accumulate(np.sqrt((whole - shared) / length))
+    return np.maximum.accumulate(np.sqrt((variance - shared) / length))
 
 
 def inertia_of(values: Array) -> float:
@@ -168,18 +168,18 @@ def inertia_of(values: Array) -> float:
 
 def _joined(values: Array, levels: Sequence[Level]) -> list[Level]:
     """Neighbours that hardly differ are one level."""
-    made: list[Level] = []
+    joined: list[Level] = []
     for level in levels:
-        if made and not _differs(values, made[-1], level):
-            first = made.pop().first
+        if joined and not _differs(values, joined[-1], level):
+            first = joined.pop().first
             level = Level(first, level.last, float(np.median(values[first : level.last])))
-        made.append(level)
-    return made
+        joined.append(level)
+    return joined
 
 
 def _differs(values: Array, before: Level, after: Level) -> bool:
     spread = max(
-        1.4826 * float(np.median(np.abs(values[one.first : one.last] - one.median))) for one in (before, after)
+        1.4826 * float(np.median(np.abs(values[level.first : level.last] - level.median))) for level in (before, after)
     )
     by = abs(after.median - before.median)
     return by >= NOTICEABLE * before.median and by >= SPREADS * spread
@@ -227,13 +227,14 @@ def slowdowns_of(tables: Tables) -> list[Slowdown]:
     return _KEPT[tables]
 
 
-def _slowdowns(found: Steps) -> Iterator[Slowdown]:
-    common = found.common()
-    if len(common) < 2 * FEWEST or not found.ranks:
+def _slowdowns(steps: Steps) -> Iterator[Slowdown]:
+    common = steps.common()
+    if len(common) < 2 * FEWEST or not steps.ranks:
         return
-    rows: list[Array] = [np.searchsorted(one.number, common) for one in found.ranks]
+    rows: list[Array] = [np.searchsorted(rank_steps.number, common) for rank_steps in steps.ranks]
     lengths = np.median(
-        np.stack([np.asarray(one.length_ns)[at] for one, at in zip(found.ranks, rows, strict=True)]), axis=0
+        np.stack([np.asarray(rank_steps.length_ns)[at] for rank_steps, at in zip(steps.ranks, rows, strict=True)]),
+        axis=0,
     )
     levels = levels_of(lengths)
     usual = levels[0]
@@ -241,10 +242,10 @@ def _slowdowns(found: Steps) -> Iterator[Slowdown]:
         if level.median <= usual.median * (1 + NOTICEABLE):
             usual = _reference(usual, level)
             continue
-        told = _told(found.ranks, rows, usual, level)
-        begin = int(np.asarray(found.ranks[0].begin_ns)[rows[0][level.first]])
+        cause = _told(steps.ranks, rows, usual, level)
+        begin = int(np.asarray(steps.ranks[0].begin_ns)[rows[0][level.first]])
         yield replace(
-            told,
+            cause,
             first=int(common[level.first]),
             last=int(common[level.last - 1]),
             goes_on=at == len(levels) - 1,
@@ -267,11 +268,11 @@ def _told(ranks: Sequence[RankSteps], rows: Sequence[Array], before: Level, afte
         return float(np.mean(chosen[after.first : after.last]) - np.mean(chosen[before.first : before.last]))
 
     grew_by = after.median - before.median
-    held_up = [_held_up(one, partial(growth, at=at)) for one, at in zip(ranks, rows, strict=True)]
-    made = Slowdown(0, 0, False, 0, before.median, after.median, (), "", TITLES["exposed"], grew_by)
+    held_up = [_held_up(rank_steps, partial(growth, at=at)) for rank_steps, at in zip(ranks, rows, strict=True)]
+    slowdown = Slowdown(0, 0, False, 0, before.median, after.median, (), "", TITLES["exposed"], grew_by)
     most = max(held_up)
     if most < MOST * grew_by:
-        return made
+        return slowdown
     slow = [at for at, value in enumerate(held_up) if value >= AS_MUCH * most]
     parts = {name: median(growth(ranks[at].own[name], rows[at]) for at in slow) for name in ranks[slow[0]].own}
     longest = max(parts, key=lambda name: parts[name])
@@ -282,18 +283,18 @@ def _told(ranks: Sequence[RankSteps], rows: Sequence[Array], before: Level, afte
             if inside >= MOST * most:
                 shown, grew_ns = title, inside
                 break
-    made = replace(made, part=shown, grew_ns=grew_ns)
+    slowdown = replace(slowdown, part=shown, grew_ns=grew_ns)
     if len(slow) >= max(2, EVERYWHERE * len(ranks)):
-        return made
+        return slowdown
     hosts = {ranks[at].host for at in slow}
-    is_host = len(slow) > 1 and len(hosts) == 1 and sum(one.host in hosts for one in ranks) == len(slow)
-    return replace(made, ranks=tuple(ranks[at].rank for at in slow), host=hosts.pop() if is_host else "")
+    is_host = len(slow) > 1 and len(hosts) == 1 and sum(rank_steps.host in hosts for rank_steps in ranks) == len(slow)
+    return replace(slowdown, ranks=tuple(ranks[at].rank for at in slow), host=hosts.pop() if is_host else "")
 
 
-def _held_up(one: RankSteps, growth: Callable[[Array], float]) -> float:
+def _held_up(rank_steps: RankSteps, growth: Callable[[Array], float]) -> float:
     """By itself: longer outside collectives, or without a CPU, which it also waits for to leave a collective."""
-    without_cpu = growth(one.of_which["runnable"]) if "runnable" in one.of_which else 0.0
-    return max(growth(one.own_ns), without_cpu)
+    without_cpu = growth(rank_steps.of_which["runnable"]) if "runnable" in rank_steps.of_which else 0.0
+    return max(growth(rank_steps.own_ns), without_cpu)
 
 
 # ---------------------------------------------------------------- the table
@@ -321,28 +322,34 @@ SLOWDOWN_COLUMNS = (
 def slowdowns(tables: Tables, selection: Selection = ALL) -> Table:
     """Stretches of steps that are slower than those before, with who and what is slower."""
     table = Table("slowdowns", "Slow-downs", SLOWDOWN_COLUMNS, [])
-    table.rows = [row_of(one) for one in slowdowns_of(tables)]
+    table.rows = [row_of(slowdown) for slowdown in slowdowns_of(tables)]
     return arranged(table, selection)
 
 
-def row_of(one: Slowdown) -> tuple[Cell, ...]:
+def row_of(slowdown: Slowdown) -> tuple[Cell, ...]:
     """As the table has it."""
-    since = str(np.datetime64(one.since_ns, "ns").astype("datetime64[s]")).replace("T", " ")
-    share = (one.after_ns - one.before_ns) / one.before_ns if one.before_ns else None
-    who = f"host {one.host}" if one.host else f"rank {ranges(one.ranks)}" if one.ranks else "all ranks"
-    goes_on = "yes" if one.goes_on else "no"
+    since = str(np.datetime64(slowdown.since_ns, "ns").astype("datetime64[s]")).replace("T", " ")
+    share = (slowdown.after_ns - slowdown.before_ns) / slowdown.before_ns if slowdown.before_ns else None
+    who = (
+        f"host {slowdown.host}"
+        if slowdown.host
+        else f"rank {ranges(slowdown.ranks)}"
+        if slowdown.ranks
+        else "all ranks"
+    )
+    goes_on = "yes" if slowdown.goes_on else "no"
     return (
-        *(one.first, one.last, goes_on, since, one.before_ns, one.after_ns, share),
-        *(who, one.part, one.grew_ns, one.lost_ns),
+        *(slowdown.first, slowdown.last, goes_on, since, slowdown.before_ns, slowdown.after_ns, share),
+        *(who, slowdown.part, slowdown.grew_ns, slowdown.lost_ns),
     )
 
 
-def told(one: Slowdown) -> str:
+def slowdown_sentence(slow: Slowdown) -> str:
     """In one sentence."""
-    who = str(row_of(one)[7])
-    span = f"since step {one.first}" if one.goes_on else f"from step {one.first} to {one.last}"
-    grown = (one.after_ns - one.before_ns) / one.before_ns if one.before_ns else 0.0
+    who = str(row_of(slow)[7])
+    span = f"since step {slow.first}" if slow.goes_on else f"from step {slow.first} to {slow.last}"
+    grown = (slow.after_ns - slow.before_ns) / slow.before_ns if slow.before_ns else 0.0
     return (
-        f"Steps take {seconds(one.after_ns)} instead of {seconds(one.before_ns)} {span} (+{100 * grown:.0f} %): "
-        f"{one.part} of {who}, +{seconds(one.grew_ns)} a step"
+        f"Steps take {seconds(slow.after_ns)} instead of {seconds(slow.before_ns)} {span} (+{100 * grown:.0f} %): "
+        f"{slow.part} of {who}, +{seconds(slow.grew_ns)} a step"
     )

@@ -86,45 +86,49 @@ class Part:
 
 def startup_parts(tables: Tables, selection: Selection = ALL) -> list[Part]:
     """All that is known of the ranks, in the order of `PARTS`; they may overlap."""
-    found: dict[str, dict[int, tuple[float, str]]] = {name: {} for name in PARTS}
+    lengths_of: dict[str, dict[int, tuple[float, str]]] = {name: {} for name in PARTS}
     ranks = {rank.rank: rank for rank in chosen_of(tables, selection)}
     for rank, waterfall in ranks.items():
         for phase, part in OF_PHASES.items():
             if waterfall.segments.get(phase):
-                found[part][rank] = (float(waterfall.segments[phase]), waterfall.names.get(phase, ""))
+                lengths_of[part][rank] = (float(waterfall.segments[phase]), waterfall.names.get(phase, ""))
     for part, sql in (
         ("later imports", LATE_IMPORTS),
         ("loading GPU code", CALLS.format(which=LOADING)),
         ("compiling", CALLS.format(which=COMPILING)),
     ):
-        found[part] |= {rank: (float(ns), what or "") for rank, ns, what in tables.query(sql) if rank in ranks and ns}
-    _add_marked(tables, found, ranks)
-    return [Part(name, lengths) for name, lengths in found.items() if lengths]
+        lengths_of[part] |= {
+            rank: (float(ns), what or "") for rank, ns, what in tables.query(sql) if rank in ranks and ns
+        }
+    _add_marked(tables, lengths_of, ranks)
+    return [Part(name, lengths) for name, lengths in lengths_of.items() if lengths]
 
 
-def _add_marked(tables: Tables, found: dict[str, dict[int, tuple[float, str]]], ranks: dict[int, Waterfall]) -> None:
+def _add_marked(
+    tables: Tables, lengths_of: dict[str, dict[int, tuple[float, str]]], ranks: dict[int, Waterfall]
+) -> None:
     """The start of CUDA and of NCCL, by their moments."""
     operations: dict[int, int] = dict(tables.query(FIRST_OF_NCCL))
     for rank, cuda, context, work, nccl in tables.query(MARKED):
         if rank not in ranks or (cuda is None and nccl is None):
             continue
         if cuda is not None and context is not None:
-            found["CUDA context"][rank] = (float(max(0, context - cuda)), "")
+            lengths_of["CUDA context"][rank] = (float(max(0, context - cuda)), "")
         elif cuda is not None and work is not None:
-            found["CUDA until first work"][rank] = (float(max(0, work - cuda)), "")
+            lengths_of["CUDA until first work"][rank] = (float(max(0, work - cuda)), "")
         if nccl is not None and operations.get(rank, 0) > nccl:
-            found["NCCL init"][rank] = (float(operations[rank] - nccl), "")
+            lengths_of["NCCL init"][rank] = (float(operations[rank] - nccl), "")
 
 
 def startup(tables: Tables, selection: Selection = ALL) -> Table:
     """What the time up to the end of the first step goes to, as far as it is known; parts may overlap."""
     table = Table("startup", "Start-up", COLUMNS, [])
     until = [_until(rank) for rank in chosen_of(tables, selection)]
-    whole = median(until) if until else 0.0
-    for part in startup_parts(tables, selection) if whole else ():
-        if part.median_ns >= LEAST * whole:
+    total_ns = median(until) if until else 0.0
+    for part in startup_parts(tables, selection) if total_ns else ():
+        if part.median_ns >= LEAST * total_ns:
             rank, longest_ns, what = part.longest
-            times = (part.median_ns / whole, part.median_ns, longest_ns)
+            times = (part.median_ns / total_ns, part.median_ns, longest_ns)
             table.rows.append((part.name, what, len(part.lengths), *times, rank))
     if table.rows:
         table.notes.append("Parts may overlap: `rankscope explain PART` says what is timed.")

@@ -49,24 +49,30 @@ CELLS = 1 << 18  # values that are looked at at a time
 
 def steps(tables: Tables, selection: Selection = ALL, by_rank: bool = True) -> Table:
     """Minimum to p99 of the step and of its parts: all ranks pooled, then rank by rank."""
-    found = steps_of(tables)
-    chosen = [one for one in found.ranks if selection.ranks is None or one.rank in selection.ranks]
+    measured = steps_of(tables)
+    chosen = [
+        rank_steps for rank_steps in measured.ranks if selection.ranks is None or rank_steps.rank in selection.ranks
+    ]
     table = Table("steps", "Steps", STEPS_COLUMNS, [])
-    steady = [one for one in chosen if found.steady(one).any()]
+    steady = [rank_steps for rank_steps in chosen if measured.steady(rank_steps).any()]
     if steady:
-        table.rows += _pooled(found, steady)
-        table.rows += _each(found, steady) if len(chosen) > 1 and by_rank else []
-        table.notes += step_notes(found, chosen)
+        table.rows += _pooled(measured, steady)
+        table.rows += _each(measured, steady) if len(chosen) > 1 and by_rank else []
+        table.notes += step_notes(measured, chosen)
     return arranged(table, selection)
 
 
-def step_notes(found: Steps, chosen: Sequence[RankSteps]) -> list[str]:
+def step_notes(measured: Steps, chosen: Sequence[RankSteps]) -> list[str]:
     """How fast, what was left out, and what was lost."""
-    lengths = [float(one.length_ns[found.steady(one)].mean()) for one in chosen if found.steady(one).any()]
+    lengths = [
+        float(rank_steps.length_ns[measured.steady(rank_steps)].mean())
+        for rank_steps in chosen
+        if measured.steady(rank_steps).any()
+    ]
     notes = [f"{1e9 / max(lengths):.4g} steps/s, by the mean step of the slowest rank."] if lengths else []
-    if found.left_out:
-        notes.append(f"Steady steps only, without {counted(found.left_out, 'step')} of warm-up.")
-    return notes + found.notes
+    if measured.left_out:
+        notes.append(f"Steady steps only, without {counted(measured.left_out, 'step')} of warm-up.")
+    return notes + measured.notes
 
 
 @dataclass(slots=True)
@@ -100,45 +106,51 @@ class _Spread:
         return (who, TITLES.get(name, name), self.count, *first, *spread, *last)
 
 
-def _names(one: RankSteps) -> list[str]:
-    return [STEP, *one.own, "exposed", *one.of_which]
+def _names(rank_steps: RankSteps) -> list[str]:
+    return [STEP, *rank_steps.own, "exposed", *rank_steps.of_which]
 
 
-def _values(one: RankSteps, name: str) -> Array:
+def _values(rank_steps: RankSteps, name: str) -> Array:
     if name == STEP:
-        return one.length_ns
-    return one.exposed_ns if name == "exposed" else one.own[name] if name in one.own else one.of_which[name]
+        return rank_steps.length_ns
+    return (
+        rank_steps.exposed_ns
+        if name == "exposed"
+        else rank_steps.own[name]
+        if name in rank_steps.own
+        else rank_steps.of_which[name]
+    )
 
 
-def _pooled(found: Steps, ranks: Sequence[RankSteps]) -> list[tuple[Cell, ...]]:
+def _pooled(measured: Steps, ranks: Sequence[RankSteps]) -> list[tuple[Cell, ...]]:
     """The rows of all ranks together."""
     rows, length = [], np.zeros(1)
     for name in _names(ranks[0]):
-        values = found.pooled(ranks, partial(_values, name=name))[None, :]
+        values = measured.pooled(ranks, partial(_values, name=name))[None, :]
         length = values.sum(axis=1) if name == STEP else length
         if name == STEP or values.any():
             rows.append(_Spread.of(values, length).row("all", name, 0))
     return rows
 
 
-def _each(found: Steps, ranks: Sequence[RankSteps]) -> list[tuple[Cell, ...]]:
+def _each(measured: Steps, ranks: Sequence[RankSteps]) -> list[tuple[Cell, ...]]:
     """The rows of each rank: many ranks of as many steps at a time."""
     rows: dict[int, list[tuple[Cell, ...]]] = {}
     of_count: dict[int, list[RankSteps]] = {}
-    for one in ranks:
-        of_count.setdefault(int(found.steady(one).sum()), []).append(one)
+    for rank_steps in ranks:
+        of_count.setdefault(int(measured.steady(rank_steps).sum()), []).append(rank_steps)
     for count, alike in of_count.items():
         at_once = max(1, CELLS // count)
         for first in range(0, len(alike), at_once):
             some, length = alike[first : first + at_once], np.zeros(1)
             for name in _names(some[0]):
-                values = np.stack([_values(one, name)[found.steady(one)] for one in some])
+                values = np.stack([_values(each, name)[measured.steady(each)] for each in some])
                 length = values.sum(axis=1) if name == STEP else length
                 spread = _Spread.of(values, length)
-                for place, one in enumerate(some):
+                for place, rank_steps in enumerate(some):
                     if name == STEP or spread.any[place]:
-                        rows.setdefault(one.rank, []).append(spread.row(str(one.rank), name, place))
-    return [row for one in ranks for row in rows[one.rank]]
+                        rows.setdefault(rank_steps.rank, []).append(spread.row(str(rank_steps.rank), name, place))
+    return [row for rank_steps in ranks for row in rows[rank_steps.rank]]
 
 
 def _number(value: Any) -> float | None:
@@ -222,30 +234,30 @@ STEP_PARTS_COLUMNS = (
 
 def step_parts(tables: Tables, selection: Selection = ALL) -> Table:
     """The mean steady step of each rank, part by part; the parts and the communication add up to the step."""
-    found = steps_of(tables)
-    chosen = [one for one in found.ranks if selection.ranks is None or one.rank in selection.ranks]
-    waits = waits_per_step(tables, found)
+    measured = steps_of(tables)
+    chosen = [each for each in measured.ranks if selection.ranks is None or each.rank in selection.ranks]
+    waits = waits_per_step(tables, measured)
     table = Table("step_parts", "Parts of the step, mean", STEP_PARTS_COLUMNS, [])
-    for one in chosen:
-        mask = found.steady(one)
+    for rank_steps in chosen:
+        mask = measured.steady(rank_steps)
         if mask.any():
-            table.rows.append(_row(one, mask, waits.get(one.rank)))
+            table.rows.append(_row(rank_steps, mask, waits.get(rank_steps.rank)))
     if table.rows:
-        table.notes += step_notes(found, chosen)
+        table.notes += step_notes(measured, chosen)
         table.notes.append("Parts exclude the time blocked in collectives, which is all in Communication.")
     return arranged(table, selection)
 
 
-def _row(one: RankSteps, mask: Any, waits: StepWaits | None) -> tuple[Cell, ...]:
-    step = float(one.length_ns[mask].mean())
-    own = {name: float(values[mask].mean()) for name, values in one.own.items()}
-    exposed = float(one.exposed_ns[mask].mean())
-    whole = (sum(own.values()) + exposed) / step if step else None
-    within = {name: float(np.mean(one.of_which[name][mask])) for name in OF_WHICH if name in one.of_which}
+def _row(rank_steps: RankSteps, mask: Any, waits: StepWaits | None) -> tuple[Cell, ...]:
+    step = float(rank_steps.length_ns[mask].mean())
+    own_ns = {name: float(values[mask].mean()) for name, values in rank_steps.own.items()}
+    exposed = float(rank_steps.exposed_ns[mask].mean())
+    accounted = (sum(own_ns.values()) + exposed) / step if step else None
+    within = {name: float(np.mean(rank_steps.of_which[name][mask])) for name in OF_WHICH if name in rank_steps.of_which}
     return (
-        *(one.rank, one.host, int(mask.sum()), step),
-        *(own.get(name) for name in OWN),
-        *(exposed, whole, exposed / step if step else None),
+        *(rank_steps.rank, rank_steps.host, int(mask.sum()), step),
+        *(own_ns.get(name) for name in OWN),
+        *(exposed, accounted, exposed / step if step else None),
         *(waits.exposed(exposed) if waits else (None, None, None)),
         *((waits.wait_ns, waits.transfer_ns, waits.leaving_ns) if waits else (None, None, None)),
         *(within.get(name) for name in ("hidden", "gc", "runnable", "cpu")),

@@ -104,64 +104,64 @@ class TracedSteps:
     joined: Array = field(default_factory=lambda: np.zeros(0, bool))  # begins where the one before ended
 
     @property
-    def told(self) -> str:
+    def note(self) -> str:
         """How they were found."""
         named = f" ({self.named})" if self.named else ""
         return f"{SAID[self.source]}{named}: {len(self.number)} of them"
 
 
-def steps_of_ranges(found: Sequence[Range], profiler: Sequence[Range]) -> TracedSteps | None:
+def steps_of_ranges(ranges: Sequence[Range], profiler: Sequence[Range]) -> TracedSteps | None:
     """The steps that ranges tell of."""
-    return _of_profiler(profiler) or _of_optimizers(found) or repeated_ranges(found, STEP_NAME, LEAST_COVER)
+    return _of_profiler(profiler) or _of_optimizers(ranges) or repeated_ranges(ranges, STEP_NAME, LEAST_COVER)
 
 
-def _of_profiler(found: Sequence[Range]) -> TracedSteps | None:
-    mine = sorted(_of_busiest_thread([one for one in found if one.number is not None]))
+def _of_profiler(ranges: Sequence[Range]) -> TracedSteps | None:
+    mine = sorted(_of_busiest_thread([range_ for range_ in ranges if range_.number is not None]))
     if not mine:
         return None
-    median_ns = float(np.median([one.end_ns - one.start_ns for one in mine]))
+    median_ns = float(np.median([range_.end_ns - range_.start_ns for range_ in mine]))
     for end in (0, -1):
         if len(mine) > 1 and mine[end].end_ns - mine[end].start_ns < STUB * median_ns:
             del mine[end]
-    made = _made(PROFILER, mine, [one.number or 0 for one in mine])
-    made.joined[1:] &= np.diff(made.number) == 1
-    return made
+    steps = _made(PROFILER, mine, [range_.number or 0 for range_ in mine])
+    steps.joined[1:] &= np.diff(steps.number) == 1
+    return steps
 
 
-def _of_busiest_thread(found: Sequence[Range]) -> list[Range]:
-    threads = [one.thread for one in found]
+def _of_busiest_thread(ranges: Sequence[Range]) -> list[Range]:
+    threads = [range_.thread for range_ in ranges]
     most = max(sorted(set(threads)), key=threads.count, default=None)
-    return [one for one in found if one.thread == most]
+    return [range_ for range_ in ranges if range_.thread == most]
 
 
-def _made(source: str, found: Sequence[Range], numbers: Sequence[int], named: str = "") -> TracedSteps:
-    begin_ns, end_ns = (np.array([one[at] for one in found], np.int64) for at in (0, 1))
+def _made(source: str, ranges: Sequence[Range], numbers: Sequence[int], named: str = "") -> TracedSteps:
+    begin_ns, end_ns = (np.array([range_[at] for range_ in ranges], np.int64) for at in (0, 1))
     # a step goes on to the next one, where that is near: a little of the loop lies between ranges
     near_ns = NEAR * float(np.median(end_ns - begin_ns))
     joined = np.concatenate([[False], begin_ns[1:] - end_ns[:-1] <= near_ns])
     end_ns[:-1] = np.where(joined[1:], begin_ns[1:], end_ns[:-1])
-    return TracedSteps(source, np.array(numbers, np.int64), begin_ns, end_ns, found[0].thread, named, joined)
+    return TracedSteps(source, np.array(numbers, np.int64), begin_ns, end_ns, ranges[0].thread, named, joined)
 
 
-def _of_optimizers(found: Sequence[Range]) -> TracedSteps | None:
+def _of_optimizers(ranges: Sequence[Range]) -> TracedSteps | None:
     """As the recorder: an optimizer that has not stepped since the last step ended belongs to that one."""
-    mine = _of_busiest_thread([one for one in found if part_of(one.name) == OPTIMIZING])
+    mine = _of_busiest_thread([range_ for range_ in ranges if part_of(range_.name) == OPTIMIZING])
     ends: list[int] = []
     stepped: set[str] = set()
     done_ns = -(2**63)
-    for one in sorted(mine, key=lambda one: (one.start_ns, -one.end_ns)):
-        if one.end_ns <= done_ns:  # inside another
+    for step_range in sorted(mine, key=lambda range_: (range_.start_ns, -range_.end_ns)):
+        if step_range.end_ns <= done_ns:  # inside another
             continue
-        done_ns = one.end_ns
-        if ends and one.name not in stepped:
-            ends[-1] = one.end_ns
+        done_ns = step_range.end_ns
+        if ends and step_range.name not in stepped:
+            ends[-1] = step_range.end_ns
         else:
-            ends.append(one.end_ns)
+            ends.append(step_range.end_ns)
             stepped = set()
-        stepped.add(one.name)
+        stepped.add(step_range.name)
     if len(ends) < FEWEST_RANGES:
         return None
-    first_ns = min(one.start_ns for one in found if one.thread == mine[0].thread and part_of(one.name))
+    first_ns = min(range_.start_ns for range_ in ranges if range_.thread == mine[0].thread and part_of(range_.name))
     begins = [first_ns, *ends[:-1]]
     if first_ns == min(mine).start_ns:  # nobody knows when the first step began
         begins, ends = begins[1:], ends[1:]
@@ -169,15 +169,18 @@ def _of_optimizers(found: Sequence[Range]) -> TracedSteps | None:
     return _made(OPTIMIZER, spans, range(1, len(spans) + 1), mine[0].name)
 
 
-def repeated_ranges(found: Sequence[Range], called: re.Pattern[str], least_cover: float) -> TracedSteps | None:
+def repeated_ranges(ranges: Sequence[Range], called: re.Pattern[str], least_cover: float) -> TracedSteps | None:
     """Of ranges that come again and again on one thread and leave little out, those that fill most time."""
     families: dict[tuple[int, str], list[Range]] = {}
-    for one in found:
-        families.setdefault((one.thread, NUMBERED.sub("", one.name)), []).append(one)
+    for range_ in ranges:
+        families.setdefault((range_.thread, NUMBERED.sub("", range_.name)), []).append(range_)
     filled: dict[tuple[int, str], int] = {}
     for key, members in families.items():
         members.sort()
-        span_ns, filled_ns = members[-1].end_ns - members[0].start_ns, sum(one.end_ns - one.start_ns for one in members)
+        span_ns, filled_ns = (
+            members[-1].end_ns - members[0].start_ns,
+            sum(range_.end_ns - range_.start_ns for range_ in members),
+        )
         is_apart = all(after.start_ns >= before.end_ns for before, after in pairwise(members))
         is_called = called.search(key[1]) is not None and not part_of(key[1])
         if len(members) >= FEWEST_RANGES and is_apart and is_called and filled_ns >= least_cover * span_ns:
@@ -249,12 +252,12 @@ def _first_kernels(names: Array, launched_ns: Array, period: int) -> Array:
 
 
 # ---------------------------------------------------------------- what the thread did
-def parts_of_thread(found: Iterable[Range], steps: TracedSteps) -> list[tuple[int, str]]:
+def parts_of_thread(ranges: Iterable[Range], steps: TracedSteps) -> list[tuple[int, str]]:
     """From when on the thread did what: of ranges inside each other the innermost counts.
 
     What nobody names is the forward pass where a backward pass follows, as the recorder has it; "" else.
     """
-    mine = [(one.start_ns, -one.end_ns, part) for one in found if (part := part_of(one.name))]
+    mine = [(range_.start_ns, -range_.end_ns, part) for range_ in ranges if (part := part_of(range_.name))]
     moments: list[tuple[int, str]] = []
     open_ranges: list[tuple[int, str]] = []
 
@@ -273,11 +276,11 @@ def parts_of_thread(found: Iterable[Range], steps: TracedSteps) -> list[tuple[in
     begin_ns = int(steps.begin_ns[0])
     if not moments or moments[0][0] > begin_ns:
         moments.insert(0, (begin_ns, ""))
-    made = []
+    parts = []
     for at, (moment_ns, part) in enumerate(moments):
-        follows = next((told for _, told in moments[at + 1 : at + 2]), "")
-        made.append((moment_ns, FORWARD if not part and follows == BACKWARD else part))
-    return made
+        follows = next((next_part for _, next_part in moments[at + 1 : at + 2]), "")
+        parts.append((moment_ns, FORWARD if not part and follows == BACKWARD else part))
+    return parts
 
 
 def sums_of_parts(steps: TracedSteps, moments: Sequence[tuple[int, str]]) -> dict[str, Array]:
@@ -298,10 +301,10 @@ def sums_of_parts(steps: TracedSteps, moments: Sequence[tuple[int, str]]) -> dic
 def step_columns(steps: TracedSteps, moments: Sequence[tuple[int, str]], counts: dict[str, Array]) -> dict[str, Any]:
     """The columns of model.Step: parts as far as ranges tell them, and 0 for all that a trace does not tell."""
     rows = len(steps.number)
-    made: dict[str, Any] = {name: np.zeros(rows, np.int64) for name in names_of(Step)}
-    made |= {name: np.zeros(rows, bool) for name in ("warmup", "accumulated", "skipped", "told", "by_backward")}
-    made |= {"number": steps.number, "begin_ns": steps.begin_ns, "end_ns": steps.end_ns}
-    made |= {f"{name}_ns": sums for name, sums in sums_of_parts(steps, moments).items()}
-    blocked_ns = made["communication_ns"]
-    made |= {"blocked_communication_ns": blocked_ns, "exposed_ns": blocked_ns}
-    return made | counts
+    columns: dict[str, Any] = {name: np.zeros(rows, np.int64) for name in names_of(Step)}
+    columns |= {name: np.zeros(rows, bool) for name in ("warmup", "accumulated", "skipped", "told", "by_backward")}
+    columns |= {"number": steps.number, "begin_ns": steps.begin_ns, "end_ns": steps.end_ns}
+    columns |= {f"{name}_ns": sums for name, sums in sums_of_parts(steps, moments).items()}
+    blocked_ns = columns["communication_ns"]
+    columns |= {"blocked_communication_ns": blocked_ns, "exposed_ns": blocked_ns}
+    return columns | counts

@@ -36,11 +36,11 @@ class StepTimes:
 
     def of(self, place: int) -> tuple[Array, Array]:
         """Beginnings and ends of one rank's steps."""
-        one = self.ranks[place]
-        if one is None:
+        rank_steps = self.ranks[place]
+        if rank_steps is None:
             return np.zeros(0), np.zeros(0)
-        begin = (one.begin_ns - self.base_ns).astype(np.float64)
-        return begin, begin + one.length_ns
+        begin = (rank_steps.begin_ns - self.base_ns).astype(np.float64)
+        return begin, begin + rank_steps.length_ns
 
     def codes(self, split: Split) -> Array:
         """Collectives × members: the place of the step among the numbers, -1 where there is none."""
@@ -51,21 +51,21 @@ class StepTimes:
     def _codes(self, split: Split) -> Array:
         """Nearly always all ranks are in the same step: that of one of them is looked up, and tried for all others."""
         members, entered = split.group.members, split.group.enter_ns
-        made = np.full(entered.shape, -1, np.int32)
+        codes = np.full(entered.shape, -1, np.int32)
         having = [column for column, place in enumerate(members.tolist()) if self.ranks[place] is not None]
         if not having:
-            return made
+            return codes
         first = members[having[0]]
         begins, _ = self.of(first)
-        own = np.searchsorted(begins, entered[:, having[0]], side="right") - 1
-        tried = np.where(own >= 0, self.places[first][own], -1)
+        steps_entered = np.searchsorted(begins, entered[:, having[0]], side="right") - 1
+        tried = np.where(steps_entered >= 0, self.places[first][steps_entered], -1)
         assert self._across is not None
         begin, end, following = self._across.around(tried, members)
         fits = (begin <= entered) & (entered < following)
-        made[:] = np.where(fits & (entered <= end), tried[:, None], -1)
+        codes[:] = np.where(fits & (entered <= end), tried[:, None], -1)
         for column in np.flatnonzero(~fits.all(axis=0)).tolist():
-            made[:, column] = self._looked_up(members[column], entered[:, column])
-        return made
+            codes[:, column] = self._looked_up(members[column], entered[:, column])
+        return codes
 
     def _looked_up(self, place: int, entered: Array) -> Array:
         begins, ends = self.of(place)
@@ -86,9 +86,9 @@ class Across:
         for first in range(0, self._rows, height):
             last = min(first + height, self._rows)
             begin, end = np.full((2, self._ranks, last - first), np.nan)
-            for place, one in enumerate(times.ranks):
-                if one is not None:
-                    _fill(one, times.places[place], first, last, times.base_ns, begin[place], end[place])
+            for place, rank_steps in enumerate(times.ranks):
+                if rank_steps is not None:
+                    _fill(rank_steps, times.places[place], first, last, times.base_ns, begin[place], end[place])
             for name, values in (("begin", begin), ("end", end)):
                 data = np.ascontiguousarray(values.T).reshape(-1).view(np.uint8).data
                 write_at(self._scratch.number, data, self._place[name] + first * self._ranks * ITEM_BYTES)
@@ -103,19 +103,19 @@ class Across:
         return begin[at], end[at], begin[at + 1]
 
     def _read(self, name: str, first: int, last: int) -> Array:
-        made = np.empty((last - first, self._ranks))
+        values = np.empty((last - first, self._ranks))
         place = self._place[name] + first * self._ranks * ITEM_BYTES
-        read_at(self._scratch.number, made.reshape(-1).view(np.uint8).data, place)
-        return made
+        read_at(self._scratch.number, values.reshape(-1).view(np.uint8).data, place)
+        return values
 
 
-def _fill(one: RankSteps, places: Array, first: int, last: int, base_ns: int, begin: Array, end: Array) -> None:
+def _fill(rank_steps: RankSteps, places: Array, first: int, last: int, base_ns: int, begin: Array, end: Array) -> None:
     """The steps of one rank from the first number to the last, where it has them."""
     low, high = np.searchsorted(places, (first, last)).tolist()
     if low < high:
         at = places[low:high] - first
-        begin[at] = (some_of(one.values, "begin_ns", low, high) - base_ns).astype(np.float64)
-        end[at] = begin[at] + some_of(one.values, "length_ns", low, high)
+        begin[at] = (some_of(rank_steps.values, "begin_ns", low, high) - base_ns).astype(np.float64)
+        end[at] = begin[at] + some_of(rank_steps.values, "length_ns", low, high)
 
 
 def step_times(tables: Tables) -> StepTimes | None:
@@ -123,25 +123,25 @@ def step_times(tables: Tables) -> StepTimes | None:
     known = collectives_of(tables)
     if known.log.steps is None:
         known.log.steps = times_of(known.log, steps_of(tables)) or ()
-    found: StepTimes | None = known.log.steps or None
-    return found
+    times: StepTimes | None = known.log.steps or None
+    return times
 
 
-def times_of(log: CollectiveLog, found: Steps) -> StepTimes | None:
+def times_of(log: CollectiveLog, steps: Steps) -> StepTimes | None:
     """When these steps were, for the collectives of this log."""
-    if not found.ranks:
+    if not steps.ranks:
         return None
-    of_rank = {one.rank: one for one in found.ranks}
+    of_rank = {rank_steps.rank: rank_steps for rank_steps in steps.ranks}
     ranks = [of_rank.get(rank) for rank in log.ranks]
-    distinct = {id(one.number): one.number for one in ranks if one is not None}
+    distinct = {id(rank_steps.number): rank_steps.number for rank_steps in ranks if rank_steps is not None}
     numbers = np.unique(np.concatenate([np.zeros(0, np.int64), *distinct.values()]))
-    places = {key: np.searchsorted(numbers, own) for key, own in distinct.items()}
+    places = {key: np.searchsorted(numbers, own_numbers) for key, own_numbers in distinct.items()}
     none = np.zeros(0, np.int64)
-    own = [none if one is None else places[id(one.number)] for one in ranks]
-    first = int(np.searchsorted(numbers, found.first_steady))
-    made = StepTimes(numbers, ranks, own, log.base_ns, first, found.source in ("recorded", "traced"))
-    made._across = Across(made)
-    return made
+    own_places = [none if rank_steps is None else places[id(rank_steps.number)] for rank_steps in ranks]
+    first = int(np.searchsorted(numbers, steps.first_steady))
+    times = StepTimes(numbers, ranks, own_places, log.base_ns, first, steps.source in ("recorded", "traced"))
+    times._across = Across(times)
+    return times
 
 
 # ---------------------------------------------------------------- waits
@@ -162,11 +162,11 @@ class _Sums:
 _KEPT: WeakKeyDictionary[Tables, Waits] = WeakKeyDictionary()
 
 
-def waits_per_step(tables: Tables, found: Steps) -> Waits:
+def waits_per_step(tables: Tables, steps: Steps) -> Waits:
     """Of each rank: wait, transfer and exit skew per steady step that the log reaches; overlapping ones add up."""
     if tables not in _KEPT:
         times = step_times(tables)
-        _KEPT[tables] = _waits(tables, times, found) if times is not None else {}
+        _KEPT[tables] = _waits(tables, times, steps) if times is not None else {}
     return _KEPT[tables]
 
 
@@ -194,22 +194,22 @@ class StepWaits:
         return wait_ns + begin_ns, after_ns + end_ns, left_ns - end_ns - begin_ns
 
 
-def _waits(tables: Tables, times: StepTimes, found: Steps) -> Waits:
+def _waits(tables: Tables, times: StepTimes, measured: Steps) -> Waits:
     known = collectives_of(tables)
     sums, oldest = np.zeros((len(known.log.ranks), 5)), np.full(len(known.log.ranks), np.inf)
-    for one in known.of_each(_sums):
-        sums[one.places] += one.inside
-        oldest[one.places] = np.minimum(oldest[one.places], one.oldest)
-    made: Waits = {}
+    for group_sums in known.of_each(_sums):
+        sums[group_sums.places] += group_sums.inside
+        oldest[group_sums.places] = np.minimum(oldest[group_sums.places], group_sums.oldest)
+    waits: Waits = {}
     for place, steps in enumerate(times.ranks):
         if steps is None or not known.splits:
             continue
         begins, _ = times.of(place)
-        steady = begins[found.steady(steps)]
+        steady = begins[measured.steady(steps)]
         covered = int((steady >= oldest[place] - steps.length_ns.max()).sum()) if len(steady) else 0
         if covered:
-            made[steps.rank] = StepWaits(*(sums[place] / covered).tolist())
-    return made
+            waits[steps.rank] = StepWaits(*(sums[place] / covered).tolist())
+    return waits
 
 
 @usually_asked_of_steps
@@ -230,10 +230,10 @@ def _inside(values: Array, inside: Array) -> Array:
     """The sum of each column over the chosen rows, of a few columns to the last digit as if it were alone."""
     if values.shape[1] >= MANY:
         return values.sum(axis=0, where=inside)
-    made = np.zeros(values.shape[1])
-    whole = inside.all(axis=0)
-    if whole.any():
-        made[whole] = np.ascontiguousarray(values.T)[whole].sum(axis=1)
-    for member in np.flatnonzero(inside.any(axis=0) & ~whole).tolist():
-        made[member] = values[inside[:, member], member].sum()
-    return made
+    sums = np.zeros(values.shape[1])
+    always = inside.all(axis=0)
+    if always.any():
+        sums[always] = np.ascontiguousarray(values.T)[always].sum(axis=1)
+    for member in np.flatnonzero(inside.any(axis=0) & ~always).tolist():
+        sums[member] = values[inside[:, member], member].sum()
+    return sums

@@ -34,20 +34,20 @@ class LongerRange:
 
 def longer_range(tables: Tables, rank: int, least_ns: float) -> LongerRange | None:
     """The innermost of the ranges that take the rank so much longer than the median of its peers; by whole sums."""
-    steps = {one.rank: len(one.number) for one in steps_of(tables).ranks}
+    steps = {rank_steps.rank: len(rank_steps.number) for rank_steps in steps_of(tables).ranks}
     of_name: dict[str, dict[int, float]] = {}
     for of_rank, name, total_ns in tables.query(SQL):
         if steps.get(of_rank):
             of_name.setdefault(name, {})[of_rank] = total_ns / steps[of_rank]
-    found = []
+    longer = []
     for name, values in of_name.items():
         usual_ns = float(np.median([values.get(other, 0.0) for other in steps if other != rank]))
         excess_ns = values.get(rank, 0.0) - usual_ns
         if excess_ns >= least_ns:
-            found.append(LongerRange(f"range {name}", excess_ns, usual_ns))
-    most_ns = max((one.excess_ns for one in found), default=0.0)
-    inner = [one for one in found if one.excess_ns >= NESTED * most_ns]
-    return min(inner, key=lambda one: one.usual_ns + one.excess_ns, default=None)
+            longer.append(LongerRange(f"range {name}", excess_ns, usual_ns))
+    most_ns = max((range_.excess_ns for range_ in longer), default=0.0)
+    inner = [range_ for range_ in longer if range_.excess_ns >= NESTED * most_ns]
+    return min(inner, key=lambda range_: range_.usual_ns + range_.excess_ns, default=None)
 
 
 # ---------------------------------------------------------------- causes
@@ -126,16 +126,16 @@ def _causes_of(tables: Tables) -> list[LateCause]:
 def causes(tables: Tables, selection: Selection = ALL) -> Table:
     """One line per rank that the others wait for; none where nobody stands out."""
     table = Table("causes", "Late ranks and why", COLUMNS, [])
-    for one in causes_of(tables):
-        if selection.ranks is None or one.late.rank in selection.ranks:
-            table.rows.append(_row(one))
+    for cause in causes_of(tables):
+        if selection.ranks is None or cause.late.rank in selection.ranks:
+            table.rows.append(_row(cause))
     if not table.rows:
         found_there = [
             device_cause
             for device_cause in device_causes(tables)
             if selection.ranks is None or device_cause.rank in selection.ranks
         ]
-        table.rows += [_device_row(one) for one in found_there]
+        table.rows += [_device_row(cause) for cause in found_there]
     steps = steps_of(tables)
     if not table.rows and len(steps.ranks) > 1:
         table.notes.append("No rank's own time in a step stands out from its peers'.")
@@ -186,10 +186,10 @@ def cause_of(late: Late) -> LateCause:
     """What explains most of the excess: first what can strike in any part, then the parts themselves."""
     by = lateness_ns(late)
     for component, name in (("gc", "garbage collection"), ("runnable", "preemption")):
-        found = late.components.get(component, NOTHING)
+        estimate = late.components.get(component, NOTHING)
         if component == "runnable" and (component not in late.outstanding or preempted_ns(late) < MOST * by):
             continue
-        if found.value >= max(MOST * by, SURE * found.error, MORE * late.usual_ns.get(component, 0.0)):
+        if estimate.value >= max(MOST * by, SURE * estimate.error, MORE * late.usual_ns.get(component, 0.0)):
             return _caused(late, component, name)
     faults_ns = _fault_ns(late)
     if faults_ns >= MOST * by:
@@ -197,7 +197,7 @@ def cause_of(late: Late) -> LateCause:
         return LateCause(late, "page faults", faults_ns, None, f"{text} a step")
     if _all_slower(late):
         return LateCause(late, "slower processor", by, None, _growths(late))
-    parts = {name: found.value for name, found in late.components.items() if name not in WITHIN}
+    parts = {name: excess.value for name, excess in late.components.items() if name not in WITHIN}
     longest = max(parts, key=lambda name: parts[name], default="")  # none where the ranks have no part in common
     if longest and parts[longest] >= MOST * by:
         return _caused(late, longest, TITLES.get(longest, f"own compute {longest}"))
@@ -209,13 +209,13 @@ COMPUTE = ("forward", "backward", "optimizer")
 
 
 def _caused(late: Late, component: str, name: str) -> LateCause:
-    found, usual = late.components[component], late.usual_ns[component]
-    told = f"{TITLES.get(component, component)} {seconds(usual + found.value)} a step, its peers {seconds(usual)}"
+    excess, usual = late.components[component], late.usual_ns[component]
+    evidence = f"{TITLES.get(component, component)} {seconds(usual + excess.value)} a step, its peers {seconds(usual)}"
     if component in (*COMPUTE, "other") and "cpu" in late.components:
         more_ns = late.components["cpu"].value
-        is_busy = more_ns >= MOST * found.value / 2
-        told += f"; {seconds(more_ns)} of it more CPU time" if is_busy else "; no more CPU time"
-    return LateCause(late, name, found.value, usual, told)
+        is_busy = more_ns >= MOST * excess.value / 2
+        evidence += f"; {seconds(more_ns)} of it more CPU time" if is_busy else "; no more CPU time"
+    return LateCause(late, name, excess.value, usual, evidence)
 
 
 def _fault_ns(late: Late) -> float:
@@ -225,10 +225,10 @@ def _fault_ns(late: Late) -> float:
 def _all_slower(late: Late) -> bool:
     """Whether every part that computes has grown, by about the same factor, and together they are the excess."""
     grown = [late.components[name].value / late.usual_ns[name] for name in COMPUTE if late.usual_ns.get(name)]
-    whole = sum(late.components[name].value for name in COMPUTE if name in late.components)
+    compute_ns = sum(late.components[name].value for name in COMPUTE if name in late.components)
     if len(grown) < len(COMPUTE) or min(grown) < SLOWER:
         return False
-    return min(grown) >= SIMILAR * max(grown) and whole >= MOST * late.excess.value
+    return min(grown) >= SIMILAR * max(grown) and compute_ns >= MOST * late.excess.value
 
 
 def _growths(late: Late) -> str:
@@ -248,19 +248,19 @@ def _with_switches(tables: Tables, cause: LateCause) -> LateCause:
         (user_ns + system_ns) / greatest(elapsed_ns, 1) FROM ranks
         WHERE role = 'rank' AND involuntary_switches IS NOT NULL AND user_ns IS NOT NULL"""
     rates = {rank: (rate, busy) for rank, rate, busy in tables.query(sql)}
-    own = rates.pop(cause.late.rank, None)
-    if own is None or not rates:
+    own_rate = rates.pop(cause.late.rank, None)
+    if own_rate is None or not rates:
         return cause
     usual = sorted(rate for rate, _ in rates.values())[len(rates) // 2]
     most = max(rate for rate, _ in rates.values())
     usual_busy = sorted(busy for _, busy in rates.values())[len(rates) // 2]
     if (
-        own[0] >= SWITCHES_A_SECOND
-        and own[0] >= TIMES_MORE * usual
-        and own[0] > most
-        and own[1] < LESS_CPU * usual_busy
+        own_rate[0] >= SWITCHES_A_SECOND
+        and own_rate[0] >= TIMES_MORE * usual
+        and own_rate[0] > most
+        and own_rate[1] < LESS_CPU * usual_busy
     ):
-        text = f"{own[0]:.0f} involuntary switches a second, its peers {usual:.0f}"
+        text = f"{own_rate[0]:.0f} involuntary switches a second, its peers {usual:.0f}"
         return LateCause(cause.late, "preemption", cause.late.excess.value, None, text)
     return cause
 
@@ -269,11 +269,11 @@ def in_a_range(tables: Tables, cause: LateCause) -> LateCause:
     """Where no part says more than that it is the rank's own: a range that the program has a name for may."""
     if cause.name != "other" and not cause.name.startswith("own compute"):
         return cause
-    found = longer_range(tables, cause.late.rank, MOST * lateness_ns(cause.late))
-    if found is None:
+    longer = longer_range(tables, cause.late.rank, MOST * lateness_ns(cause.late))
+    if longer is None:
         return cause
-    text = f"{found.name} {seconds(found.usual_ns + found.excess_ns)} a step, its peers {seconds(found.usual_ns)}"
-    return LateCause(cause.late, found.name, found.excess_ns, found.usual_ns, text)
+    text = f"{longer.name} {seconds(longer.usual_ns + longer.excess_ns)} a step, its peers {seconds(longer.usual_ns)}"
+    return LateCause(cause.late, longer.name, longer.excess_ns, longer.usual_ns, text)
 
 
 SWITCHES_A_SECOND = 20.0

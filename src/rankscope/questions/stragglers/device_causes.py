@@ -67,7 +67,7 @@ class DeviceCause:
 
 def device_causes(tables: Tables) -> list[DeviceCause]:
     """The cause of the one rank that stands out, or nothing."""
-    steps = {one.rank: one for one in steps_of(tables).ranks}
+    steps = {rank_steps.rank: rank_steps for rank_steps in steps_of(tables).ranks}
     known = collectives_of(tables)
     if len(steps) < 2 or not known.splits or not tables.query(ON_DEVICE):
         return []
@@ -80,11 +80,11 @@ def device_causes(tables: Tables) -> list[DeviceCause]:
     if count < FEWEST_STEPS or max(len(step.number) for step in steps.values()) != count:
         return []
     waited_ns = float(waiting.caused_ns[place]) / (len(steps) - 1) / count
-    found = _on_the_device(tables, rank, count, waited_ns) or _on_the_host(tables, rank, steps, waited_ns)
-    if found is None:
+    cause = _on_the_device(tables, rank, count, waited_ns) or _on_the_host(tables, rank, steps, waited_ns)
+    if cause is None:
         return []
     step_ns = float(np.mean([step.length_ns.mean() for step in steps.values()]))
-    name, excess_ns, usual_ns, evidence = found
+    name, excess_ns, usual_ns, evidence = cause
     if excess_ns < NOTICEABLE * step_ns:
         return []
     return [
@@ -171,30 +171,33 @@ def _on_the_host(tables: Tables, rank: int, steps: Mapping[int, RankSteps], wait
     if set(calls) != set(steps):
         return None
     count = len(steps[rank].number)
-    own = {number: float(step.length_ns.mean()) - calls[number] / count for number, step in steps.items()}
-    excess_ns, usual_ns = _excess(own, rank)
-    if min(own.values()) < 0 or not _explains(excess_ns, waited_ns):
+    own_ns = {number: float(step.length_ns.mean()) - calls[number] / count for number, step in steps.items()}
+    excess_ns, usual_ns = _excess(own_ns, rank)
+    if min(own_ns.values()) < 0 or not _explains(excess_ns, waited_ns):
         return None
-    whole = f"its host is busy outside CUDA calls for {_ms(usual_ns + excess_ns)} a step, its peers for {_ms(usual_ns)}"
+    sentence = (
+        f"its host is busy outside CUDA calls for {_ms(usual_ns + excess_ns)} a step, its peers for {_ms(usual_ns)}"
+    )
     for name, values in _components(tables, steps, count).items():
         more_ns, peers_ns = _excess(values, rank)
         if MOST * excess_ns <= more_ns:
-            return name, more_ns, peers_ns, f"{whole}; {name} {_ms(peers_ns + more_ns)}, its peers {_ms(peers_ns)}"
-    return "own compute on the host", excess_ns, usual_ns, whole
+            return name, more_ns, peers_ns, f"{sentence}; {name} {_ms(peers_ns + more_ns)}, its peers {_ms(peers_ns)}"
+    return "own compute on the host", excess_ns, usual_ns, sentence
 
 
 def _components(tables: Tables, steps: Mapping[int, RankSteps], count: int) -> dict[str, Values]:
     """What the host's time may have gone to, what can strike anywhere first; the rest of a step holds CUDA calls."""
-    made: dict[str, Values] = {}
+    components: dict[str, Values] = {}
     for key, title in WITHIN.items():
         if all(key in step.of_which for step in steps.values()):
-            made[title] = {rank: float(one.of_which[key].mean()) for rank, one in steps.items()}
+            components[title] = {rank: float(rank_steps.of_which[key].mean()) for rank, rank_steps in steps.items()}
     parts = {name for step in steps.values() for name in step.own} - {"other"}
     for name in sorted(parts):
-        made[TITLES.get(name, name)] = {
-            rank: float(one.own[name].mean()) if name in one.own else 0.0 for rank, one in steps.items()
+        components[TITLES.get(name, name)] = {
+            rank: float(rank_steps.own[name].mean()) if name in rank_steps.own else 0.0
+            for rank, rank_steps in steps.items()
         }
-    return made | _ranges(tables, steps, count)
+    return components | _ranges(tables, steps, count)
 
 
 def _ranges(tables: Tables, steps: Mapping[int, RankSteps], count: int) -> dict[str, Values]:
@@ -203,18 +206,18 @@ def _ranges(tables: Tables, steps: Mapping[int, RankSteps], count: int) -> dict[
     calls: dict[tuple[int, str], float] = {}
     for rank, within, host_ns, calls_ns in tables.query(RANGES):
         host[rank, within], calls[rank, within] = host_ns or 0.0, calls_ns or 0.0
-    own = {key: host[key] - calls[key] for key in host}
+    own_ns = {key: host[key] - calls[key] for key in host}
     for (rank, within), value in host.items():
         around = (rank, within.rpartition(INSIDE)[0])
-        if around in own:
-            own[around] -= value
-    found: dict[str, dict[int, float]] = {}
-    for (rank, within), value in own.items():
+        if around in own_ns:
+            own_ns[around] -= value
+    by_range: dict[str, dict[int, float]] = {}
+    for (rank, within), value in own_ns.items():
         name = within.rpartition(INSIDE)[2].partition("/")[2]
-        told = found.setdefault(f"range {name}", dict.fromkeys(steps, 0.0))
-        if rank in told:
-            told[rank] += value / count
-    return dict(found)
+        of_rank = by_range.setdefault(f"range {name}", dict.fromkeys(steps, 0.0))
+        if rank in of_rank:
+            of_rank[rank] += value / count
+    return dict(by_range)
 
 
 def _ms(value_ns: float) -> str:

@@ -118,62 +118,71 @@ def late_ranks(steps: Steps) -> list[Late]:
     if len(steps.ranks) < 2 or len(common) < FEWEST_STEPS:
         return []
     chosen = Chosen(steps.ranks, common)
-    step_ns = float(np.median(chosen.table(lambda one: one.own_ns + one.exposed_ns), overwrite_input=True))
-    own, exposed = chosen.compared(lambda one: one.own_ns), chosen.compared(lambda one: one.exposed_ns)
-    whole = _stand_out(own.excess, step_ns)
+    step_ns = float(
+        np.median(chosen.table(lambda rank_steps: rank_steps.own_ns + rank_steps.exposed_ns), overwrite_input=True)
+    )
+    own_times, exposed = (
+        chosen.compared(lambda rank_steps: rank_steps.own_ns),
+        chosen.compared(lambda rank_steps: rank_steps.exposed_ns),
+    )
+    by_own_time = _stand_out(own_times.excess, step_ns)
     components = {name: chosen.compared(partial(_component, name=name)) for name in _components(steps.ranks)}
     outstanding = {name: _outstanding(name, component, step_ns) for name, component in components.items()}
-    places = sorted({place for places in (whole, *outstanding.values()) for place in places})
+    places = sorted({place for places in (by_own_time, *outstanding.values()) for place in places})
     counts = {name: chosen.compared(partial(_count, name=name)) for name in steps.ranks[0].counts} if places else {}
-    made = []
+    candidates = []
     for place in places:
         late = Late(
             steps.ranks[place].rank,
             steps.ranks[place].host,
-            own.excess[place],
+            own_times.excess[place],
             -exposed.excess[place].value,
             step_ns,
             len(common),
-            place in whole,
+            place in by_own_time,
             {name: component.excess[place] for name, component in components.items()},
             {name: float(component.usual[place]) for name, component in components.items()},
-            {name: told.excess[place] for name, told in counts.items()},
+            {name: count.excess[place] for name, count in counts.items()},
             [name for name, standing in outstanding.items() if place in standing],
         )
         late.outstanding.sort(key=lambda name: -late.components[name].value)
-        made.append(late)
-    return sorted((one for one in made if _is_late(one)), key=lambda one: -lateness_ns(one))
+        candidates.append(late)
+    return sorted(
+        (late_rank for late_rank in candidates if _is_late(late_rank)), key=lambda late_rank: -lateness_ns(late_rank)
+    )
 
 
-def lateness_ns(one: Late) -> float:
+def lateness_ns(late: Late) -> float:
     """By how much: all its own time if that stands out, else what does."""
-    largest = one.components[one.outstanding[0]].value if one.outstanding else 0.0
-    return max(one.excess.value, largest)
+    largest = late.components[late.outstanding[0]].value if late.outstanding else 0.0
+    return max(late.excess.value, largest)
 
 
-def _is_late(one: Late) -> bool:
+def _is_late(late: Late) -> bool:
     """Something must stand out, not be made up for elsewhere in the step, and make the others wait."""
-    if not (one.outstanding or one.whole) or _is_contention(one):
+    if not (late.outstanding or late.whole) or _is_contention(late):
         return False
-    enough = SYNCHRONOUS * lateness_ns(one)
-    return one.excess.value >= enough and one.waited_ns >= enough
+    enough = SYNCHRONOUS * lateness_ns(late)
+    return late.excess.value >= enough and late.waited_ns >= enough
 
 
-def preempted_ns(one: Late) -> float:
+def preempted_ns(late: Late) -> float:
     """How much longer it waits for a CPU than its peers would, had they as much to compute."""
-    if "runnable" not in one.components:
+    if "runnable" not in late.components:
         return 0.0
-    excess_ns, usual_ns = one.components["runnable"].value, one.usual_ns["runnable"]
-    cpu, usual_cpu_ns = one.components.get("cpu"), one.usual_ns.get("cpu", 0.0)
+    excess_ns, usual_ns = late.components["runnable"].value, late.usual_ns["runnable"]
+    cpu, usual_cpu_ns = late.components.get("cpu"), late.usual_ns.get("cpu", 0.0)
     more = max(0.0, cpu.value) / usual_cpu_ns if cpu is not None and usual_cpu_ns > 0 else 0.0
     return excess_ns - more * max(0.0, usual_ns) if more < MORE_WORK else 0.0
 
 
-def _is_contention(one: Late) -> bool:
+def _is_contention(late: Late) -> bool:
     """Whether most of it may be waiting for a CPU, no more than any rank may have to, and little is left without."""
-    late_ns, waits_ns = lateness_ns(one), preempted_ns(one)
+    late_ns, waits_ns = lateness_ns(late), preempted_ns(late)
     left_ns = late_ns - waits_ns
-    return "runnable" not in one.outstanding and waits_ns >= MOST * late_ns and left_ns < NOTICEABLE_LEFT * one.step_ns
+    return (
+        "runnable" not in late.outstanding and waits_ns >= MOST * late_ns and left_ns < NOTICEABLE_LEFT * late.step_ns
+    )
 
 
 def peers_medians(values: Array) -> Array:
@@ -205,10 +214,10 @@ class Chosen:
 
     def table(self, ask: Callable[[RankSteps], Array]) -> Array:
         """Ranks × steps: what each rank answers."""
-        made = np.empty((len(self.ranks), len(self.common)))
-        for row, rank in zip(made, self.ranks, strict=True):
+        values = np.empty((len(self.ranks), len(self.common)))
+        for row, rank in zip(values, self.ranks, strict=True):
             row[:] = self.of(rank, ask(rank))
-        return made
+        return values
 
     def compared(self, ask: Callable[[RankSteps], Array]) -> _Compared:
         """What each rank answers (a value for each of its steps), as a whole or some steps at a time."""
@@ -246,16 +255,16 @@ def _spread(value: Array, place: int) -> float:
 def _components(ranks: Sequence[RankSteps]) -> list[str]:
     """What a step's own time consists of, and what lies within it, where all ranks have it."""
     of_each = {tuple(_names(rank)) for rank in ranks}
-    return [name for name in _names(ranks[0]) if all(name in told for told in of_each)]
+    return [name for name in _names(ranks[0]) if all(name in names for names in of_each)]
 
 
 def _names(rank_steps: RankSteps) -> list[str]:
-    made = (
+    names = (
         [f"before {slot} {at}" for at, slot in enumerate(rank_steps.slots, 1)]
         if rank_steps.slots
         else list(rank_steps.own)
     )
-    return made + [name for name in WITHIN if name in rank_steps.of_which]
+    return names + [name for name in WITHIN if name in rank_steps.of_which]
 
 
 def _component(rank_steps: RankSteps, name: str) -> Array:
@@ -268,9 +277,11 @@ def _count(rank_steps: RankSteps, name: str) -> Array:
     return rank_steps.counts[name]
 
 
-def _outstanding(name: str, told: _Compared, step_ns: float) -> set[int]:
+def _outstanding(name: str, compared: _Compared, step_ns: float) -> set[int]:
     if name == "cpu":
         return set()
     if name != "runnable":
-        return _stand_out(told.excess, step_ns)
-    return _stand_out(told.excess, step_ns, np.maximum(MORE_PREEMPTION * told.usual, NOTICEABLE_PREEMPTION * step_ns))
+        return _stand_out(compared.excess, step_ns)
+    return _stand_out(
+        compared.excess, step_ns, np.maximum(MORE_PREEMPTION * compared.usual, NOTICEABLE_PREEMPTION * step_ns)
+    )

@@ -88,11 +88,11 @@ class Change:
         if program.passes is not None:
             return share_evenly(program, time)
         mine = (program.stage >= 0) & ~program.transfers
-        own = time.own_ns.copy()
+        own_ns = time.own_ns.copy()
         rows = np.flatnonzero(mine)
-        whole, of_stage = _of_stages(program, time.own_ns, rows)
-        own[rows] *= np.where(of_stage > 0, whole / np.where(of_stage > 0, of_stage, 1.0), 1.0)
-        return Durations(time.gap_ns, own)
+        balanced, of_stage = _of_stages(program, time.own_ns, rows)
+        own_ns[rows] *= np.where(of_stage > 0, balanced / np.where(of_stage > 0, of_stage, 1.0), 1.0)
+        return Durations(time.gap_ns, own_ns)
 
     def _bandwidth(self, program: Program, time: Durations) -> Durations:
         return Durations(time.gap_ns, np.where(program.transfers[:, None], time.own_ns / self.factor, time.own_ns))
@@ -102,61 +102,61 @@ class Change:
 
     def _typical(self, program: Program, time: Durations) -> Durations:
         """Every transfer as long as it is in the median step."""
-        own = time.own_ns.copy()
+        own_ns = time.own_ns.copy()
         rows = np.flatnonzero(program.transfers)
         if program.places is None:
-            own[rows] = np.median(time.own_ns[rows], axis=1, keepdims=True)
+            own_ns[rows] = np.median(time.own_ns[rows], axis=1, keepdims=True)
         elif len(rows):
             codes = program.places.astype(np.int64) * len(program.ranks) + program.rank
             known, middle = _medians(time.own_ns, codes, rows)
-            own[rows] = middle[np.searchsorted(known, codes[rows])]
-        return Durations(time.gap_ns, own)
+            own_ns[rows] = middle[np.searchsorted(known, codes[rows])]
+        return Durations(time.gap_ns, own_ns)
 
     def _ideal(self, program: Program, time: Durations) -> Durations:
         """All ranks (of a stage) as its median rank is, step by step; then work shared evenly between stages."""
-        made = _as_median_rank(program, time)
+        changed = _as_median_rank(program, time)
         if program.passes is not None:
-            return share_evenly(program, made)
-        own = made.own_ns
+            return share_evenly(program, changed)
+        own_ns = changed.own_ns
         rows = np.flatnonzero((program.stage >= 0) & ~program.transfers)
         if len(rows) and len(np.unique(program.stage[rows])) > 1:
-            made.own_ns[rows] = _of_stages(program, own, rows)[0]
-        return made
+            changed.own_ns[rows] = _of_stages(program, own_ns, rows)[0]
+        return changed
 
 
 def least_step_ns(program: Program, changes: Sequence[Change], time: Durations) -> Array:
     """S: what a step takes at least when transfer is overlapped: the transfer of the rank that has most."""
-    if not any(one.kind == "overlap" for one in changes):
+    if not any(change.kind == "overlap" for change in changes):
         return np.zeros(len(program.numbers))
-    factor = np.prod([one.factor for one in changes if one.kind == "bandwidth"] or [1.0])
-    own = np.where(program.transfers[:, None], program.time.own_ns, 0.0) / factor
+    factor = np.prod([change.factor for change in changes if change.kind == "bandwidth"] or [1.0])
+    own_ns = np.where(program.transfers[:, None], program.time.own_ns, 0.0) / factor
     ranks = len(program.ranks)
     if program.step is None:
-        sums = np.stack([np.bincount(program.rank, column, minlength=ranks) for column in own.T])
+        sums = np.stack([np.bincount(program.rank, column, minlength=ranks) for column in own_ns.T])
     else:
         inside = program.step >= 0
         key = program.step[inside] * ranks + program.rank[inside]
-        sums = np.bincount(key, own[inside, 0], minlength=ranks * len(program.numbers)).reshape(-1, ranks)
+        sums = np.bincount(key, own_ns[inside, 0], minlength=ranks * len(program.numbers)).reshape(-1, ranks)
     return sums.max(axis=1)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 def _medians(values: Array, codes: Array, rows: Array) -> tuple[Array, Array]:
     """Of these rows: the codes that there are, in order, and of each the (lower) median of its rows."""
-    own = codes[rows]
-    if len(own) and (np.diff(own) < 0).any():
-        order = np.argsort(own, kind="stable")
-        rows, own = rows[order], own[order]
-    first = np.flatnonzero(np.diff(own, prepend=own[:1] - 1))
-    sizes = np.diff(np.append(first, len(own)))
-    made = np.empty((len(first), values.shape[1]), values.dtype)
+    own_codes = codes[rows]
+    if len(own_codes) and (np.diff(own_codes) < 0).any():
+        order = np.argsort(own_codes, kind="stable")
+        rows, own_codes = rows[order], own_codes[order]
+    first = np.flatnonzero(np.diff(own_codes, prepend=own_codes[:1] - 1))
+    sizes = np.diff(np.append(first, len(own_codes)))
+    medians = np.empty((len(first), values.shape[1]), values.dtype)
     for size in np.unique(sizes).tolist():
         alike = np.flatnonzero(sizes == size)
         for some in np.array_split(alike, max(1, len(alike) * size * values.shape[1] // CELLS)):
             at = rows[first[some][:, None] + np.arange(size)]
             middle = (size - 1) // 2  # the lower of two: of two ranks that is the one that is not late
-            made[some] = values[at[:, 0]] if size == 1 else np.partition(values[at], middle, axis=1)[:, middle]
-    return own[first], made
+            medians[some] = values[at[:, 0]] if size == 1 else np.partition(values[at], middle, axis=1)[:, middle]
+    return own_codes[first], medians
 
 
 def _as_median_rank(program: Program, time: Durations) -> Durations:
@@ -181,12 +181,12 @@ def _as_median_rank(program: Program, time: Durations) -> Durations:
     at = np.minimum(np.searchsorted(known, program.peers[runs]), len(known) - 1)
     at = np.where(known[at] == program.peers[runs], rows[at], -1)
     at = np.repeat(at, np.diff(np.append(runs, len(program.peers))))
-    made = Durations(time.gap_ns[at], time.own_ns[at])
+    durations = Durations(time.gap_ns[at], time.own_ns[at])
     if (missing := at < 0).any():
-        made.gap_ns[missing] = time.gap_ns[missing]
+        durations.gap_ns[missing] = time.gap_ns[missing]
     missing |= program.shared
-    made.own_ns[missing] = time.own_ns[missing]
-    return made
+    durations.own_ns[missing] = time.own_ns[missing]
+    return durations
 
 
 def _as_others(program: Program, time: Durations, mine: Array, peers: Array | None, of_stages: Array) -> Durations:
@@ -194,29 +194,29 @@ def _as_others(program: Program, time: Durations, mine: Array, peers: Array | No
 
     What lies before an operation is another matter in another stage, where something else comes before: it stays.
     """
-    gap, own, left = time.gap_ns.copy(), time.own_ns.copy(), mine.copy()
+    gap, own_ns, left = time.gap_ns.copy(), time.own_ns.copy(), mine.copy()
     if peers is not None:
         codes = peers if program.places is None else program.places  # the same in all steps
-        asked = np.flatnonzero(mine)
-        others = np.flatnonzero(~mine & np.isin(codes, codes[asked]))
-        rows = asked[np.isin(codes[asked], codes[others])]
+        chosen = np.flatnonzero(mine)
+        others = np.flatnonzero(~mine & np.isin(codes, codes[chosen]))
+        rows = chosen[np.isin(codes[chosen], codes[others])]
         _as_peers(gap, codes, program.rank, rows, others)
-        kept = own[rows]
-        _as_peers(own, codes, program.rank, rows, others)
-        own[rows] = np.where(program.shared[rows][:, None], kept, own[rows])
+        shared_ns = own_ns[rows]
+        _as_peers(own_ns, codes, program.rank, rows, others)
+        own_ns[rows] = np.where(program.shared[rows][:, None], shared_ns, own_ns[rows])
         left[rows] = False
-    asked = np.flatnonzero(left & ~program.transfers)
-    others = np.flatnonzero(~mine & np.isin(of_stages, of_stages[asked])) if len(asked) else asked
+    chosen = np.flatnonzero(left & ~program.transfers)
+    others = np.flatnonzero(~mine & np.isin(of_stages, of_stages[chosen])) if len(chosen) else chosen
     if len(others):
         known, middle = _medians(time.own_ns, of_stages, others)
-        at = np.minimum(np.searchsorted(known, of_stages[asked]), len(known) - 1)
-        has = known[at] == of_stages[asked]
-        own[asked[has]] = middle[at[has]]
+        at = np.minimum(np.searchsorted(known, of_stages[chosen]), len(known) - 1)
+        has = known[at] == of_stages[chosen]
+        own_ns[chosen[has]] = middle[at[has]]
     if program.passes is not None:
         alone = mine & (program.stage >= 0) & ~np.isin(program.stage, program.stage[~mine])
         others = np.unique(program.rank[(program.stage >= 0) & ~mine]).tolist()
         as_other_stages(program, gap, np.unique(program.rank[alone]).tolist(), others)
-    return Durations(gap, own)
+    return Durations(gap, own_ns)
 
 
 def _as_peers(values: Array, codes: Array, rank: Array, rows: Array, others: Array) -> None:
@@ -234,9 +234,9 @@ def _as_peers(values: Array, codes: Array, rank: Array, rows: Array, others: Arr
         low, high = np.searchsorted(of_code, [codes[some[0]], codes[some[0]] + 1]).tolist()
         pool = values[others[low : high : max(1, (high - low) // POOL)]].reshape(-1)
         pool.sort()
-        own = values[some].reshape(-1)
-        order = np.argsort(np.argsort(own, kind="stable"), kind="stable")
-        middles = (order + 0.5) * (len(pool) / len(own)) - 0.5
+        own_values = values[some].reshape(-1)
+        order = np.argsort(np.argsort(own_values, kind="stable"), kind="stable")
+        middles = (order + 0.5) * (len(pool) / len(own_values)) - 0.5
         values[some] = np.interp(middles, np.arange(len(pool)), pool).reshape(len(some), -1)
 
 
@@ -260,7 +260,7 @@ def _without(program: Program, time: Durations, cause: str) -> Durations:
     inside = np.flatnonzero(program.step >= 0)
     key = program.step[inside] * ranks + program.rank[inside]
     amount = program.causes[cause].reshape(-1)
-    made = Durations(time.gap_ns.copy(), time.own_ns.copy())
+    durations = Durations(time.gap_ns.copy(), time.own_ns.copy())
     work = np.where(program.transfers, 0.0, time.own_ns[:, 0])[inside] + time.gap_ns[inside, 0]
     total = np.bincount(key, work, minlength=len(amount))
     if cause == "data":
@@ -272,16 +272,16 @@ def _without(program: Program, time: Durations, cause: str) -> Durations:
         share[order] = np.where(work[order] > 0, left / np.where(work[order] > 0, work[order], 1.0), 1.0)
     else:
         share = np.clip(1.0 - amount / np.where(total > 0, total, 1.0), 0.0, 1.0)[key]
-    made.gap_ns[inside, 0] *= share
-    made.own_ns[inside, 0] *= np.where(program.transfers[inside], 1.0, share)
-    return made
+    durations.gap_ns[inside, 0] *= share
+    durations.own_ns[inside, 0] *= np.where(program.transfers[inside], 1.0, share)
+    return durations
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 def checked(change: Change, programs: Sequence[Program]) -> Change:
     """The change, or an error that says what the run has."""
     ranks = programs[0].ranks
-    stages = sorted({int(stage) for one in programs for stage in np.unique(one.stage) if stage >= 0})
+    stages = sorted({int(stage) for program in programs for stage in np.unique(program.stage) if stage >= 0})
     if missing := [rank for rank in change.ranks if rank not in ranks]:
         raise Wrong(f"--without rank={missing[0]}: no such rank in this run, which has {rank_words(ranks)}")
     if change.kind == "rank" and len(change.ranks) >= len(ranks):
@@ -301,25 +301,25 @@ def checked(change: Change, programs: Sequence[Program]) -> Change:
 
 def known_causes(programs: Sequence[Program]) -> list[str]:
     """Of which this run tells how long they take."""
-    found = {name for one in programs for name, ns in one.causes.items() if ns.any()}
-    for one in programs:
+    names = {name for program in programs for name, ns in program.causes.items() if ns.any()}
+    for program in programs:
         for name, pattern in KINDS.items():
-            rows = np.array([bool(pattern.search(part)) for part in one.parts])[one.part] & ~one.transfers
-            if one.step is None and one.time.own_ns[rows].any():
-                found.add(name)
-    return sorted(found)
+            rows = np.array([bool(pattern.search(part)) for part in program.parts])[program.part] & ~program.transfers
+            if program.step is None and program.time.own_ns[rows].any():
+                names.add(name)
+    return sorted(names)
 
 
 def parsed(without: Sequence[str], balance: str, bandwidth: str, overlap: bool, ideal: bool) -> list[Change]:
     """The changes that options ask for."""
-    made = [_parsed_without(text) for text in without]
+    changes = [_parsed_without(text) for text in without]
     if balance:
-        made.append(Change("balance"))
+        changes.append(Change("balance"))
     if bandwidth:
-        made.append(Change("bandwidth", factor=_factor(bandwidth)))
+        changes.append(Change("bandwidth", factor=_factor(bandwidth)))
     if overlap:
-        made.append(Change("overlap"))
-    return [*made, Change("ideal")] if ideal else made
+        changes.append(Change("overlap"))
+    return [*changes, Change("ideal")] if ideal else changes
 
 
 def _parsed_without(text: str) -> Change:

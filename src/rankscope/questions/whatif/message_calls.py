@@ -36,30 +36,34 @@ class Calls:
 
     def ready(self, used: Array) -> Array:
         """C: from when on a call waits for nobody, by the pairs that are used."""
-        made = self.enter.copy()
-        np.maximum.at(made, self.waits[used], self.enter[self.awaited[used]])
-        return made
+        times = self.enter.copy()
+        np.maximum.at(times, self.waits[used], self.enter[self.awaited[used]])
+        return times
 
 
-def calls_of(found: Messages, known: Collectives) -> Calls:
+def calls_of(messages: Messages, known: Collectives) -> Calls:
     """All calls of a run that have to do with messages."""
     place = np.full(max(known.log.ranks) + 1, -1)
     place[list(known.log.ranks)] = np.arange(len(known.log.ranks))
     base = known.log.base_ns
     ends = (
-        (found.sender, found.send_begin_ns, found.send_end_ns, found.send_blocked_ns),
-        (found.receiver, found.recv_begin_ns, found.recv_end_ns, found.recv_blocked_ns),
+        (messages.sender, messages.send_begin_ns, messages.send_end_ns, messages.send_blocked_ns),
+        (messages.receiver, messages.recv_begin_ns, messages.recv_end_ns, messages.recv_blocked_ns),
     )
     posted = [(place[rank], begin - base) for rank, begin, _, _ in ends]
     ended = [(place[rank], end - base - blocked) for rank, _, end, blocked in ends]
-    both = np.concatenate([np.stack(one) for one in (*posted, *ended)], axis=1)
+    both = np.concatenate([np.stack(arrays) for arrays in (*posted, *ended)], axis=1)
     calls, at = np.unique(both, axis=1, return_inverse=True)
     send_post, recv_post, send_call, recv_call = at.reshape(4, -1)
     leave = np.full(calls.shape[1], np.nan)
     for call, (_, _, end, _) in zip((send_call, recv_call), ends, strict=True):
         np.fmax.at(leave, call, (end - base).astype(np.float64))
     # what is too large to be put aside is moved while both ends are in the library, or by one of them for both
-    large, by_receiver, by_sender = _too_large(found), _by_both(found, "recv", "send"), _by_both(found, "send", "recv")
+    large, by_receiver, by_sender = (
+        _too_large(messages),
+        _by_both(messages, "recv", "send"),
+        _by_both(messages, "send", "recv"),
+    )
     held = np.flatnonzero(large | by_receiver)
     send_awaits = np.where(by_receiver, recv_call, recv_post)[held]
     recv_awaits = np.where(by_sender, send_call, send_post)
@@ -67,36 +71,38 @@ def calls_of(found: Messages, known: Collectives) -> Calls:
     return Calls(calls[0], calls[1].astype(np.float64), leave, waits, awaited)
 
 
-def _too_large(found: Messages) -> Array:
+def _too_large(messages: Messages) -> Array:
     """Sends that last until the receive is posted: longer than any that was seen to be put aside, if any lasts.
 
     What a library does with a size it does whenever such a message is sent: one that found its receiver there would
     have waited for it, too.
     """
-    large = found.bytes > _largest_aside(found)
-    stands = found.send_end_ns - found.send_blocked_ns
-    lasts = (stands < found.recv_begin_ns) & (found.recv_begin_ns <= found.send_end_ns)
-    return large & (found.bytes >= np.min(found.bytes, where=large & lasts, initial=MOST_BYTES))
+    large = messages.bytes > _largest_aside(messages)
+    stands = messages.send_end_ns - messages.send_blocked_ns
+    lasts = (stands < messages.recv_begin_ns) & (messages.recv_begin_ns <= messages.send_end_ns)
+    return large & (messages.bytes >= np.min(messages.bytes, where=large & lasts, initial=MOST_BYTES))
 
 
-def _largest_aside(found: Messages) -> int:
-    aside = found.send_end_ns < found.recv_begin_ns - np.where(np.isfinite(found.error_ns), found.error_ns, np.inf)
-    return int(np.max(found.bytes, where=aside, initial=-1))
+def _largest_aside(messages: Messages) -> int:
+    aside = messages.send_end_ns < messages.recv_begin_ns - np.where(
+        np.isfinite(messages.error_ns), messages.error_ns, np.inf
+    )
+    return int(np.max(messages.bytes, where=aside, initial=-1))
 
 
-def _by_both(found: Messages, late: str, held: str) -> Array:
+def _by_both(messages: Messages, late: str, held: str) -> Array:
     """Of which messages one end, held up in its call, is let go only when the other, posted before, comes to its call.
 
     By size: from the least on of which, as of all larger ones, nearly all that tell it say so.
     """
-    held_end, late_end = getattr(found, f"{held}_end_ns"), getattr(found, f"{late}_end_ns")
-    came, stood = late_end - getattr(found, f"{late}_blocked_ns"), held_end - getattr(found, f"{held}_blocked_ns")
-    tells = came - np.maximum(stood, getattr(found, f"{late}_begin_ns")) > TELLING_NS
-    tells &= found.bytes > _largest_aside(found)
-    sizes, of_size = np.unique(found.bytes[tells], return_inverse=True)
-    share = np.bincount(of_size, (held_end >= came)[tells]) / np.maximum(np.bincount(of_size), 1)
+    held_end, late_end = getattr(messages, f"{held}_end_ns"), getattr(messages, f"{late}_end_ns")
+    came, stood = late_end - getattr(messages, f"{late}_blocked_ns"), held_end - getattr(messages, f"{held}_blocked_ns")
+    telling = came - np.maximum(stood, getattr(messages, f"{late}_begin_ns")) > TELLING_NS
+    telling &= messages.bytes > _largest_aside(messages)
+    sizes, of_size = np.unique(messages.bytes[telling], return_inverse=True)
+    share = np.bincount(of_size, (held_end >= came)[telling]) / np.maximum(np.bincount(of_size), 1)
     says_so = np.logical_and.accumulate((share >= BY_BOTH)[::-1])[::-1]
-    return found.bytes >= np.min(sizes, where=says_so, initial=MOST_BYTES)
+    return messages.bytes >= np.min(sizes, where=says_so, initial=MOST_BYTES)
 
 
 def number_calls(of: Calls, steps: int) -> None:

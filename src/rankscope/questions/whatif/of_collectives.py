@@ -83,22 +83,24 @@ def programs_of_collectives(
     tables: Tables, messages: Messages | None = None, pipelines: Sequence[Pipeline] = ()
 ) -> tuple[Sequence[Program], list[str], str]:
     """The programs of a run, what they leave out, and what they are made from."""
-    found = steps_of(tables)
-    if not found.ranks:
+    measured = steps_of(tables)
+    if not measured.ranks:
         raise Wrong(NO_STEPS)
     known = collectives_of(tables)
-    steps = _device_steps(tables, known, found) or _host_steps(known, found)
+    steps = _device_steps(tables, known, measured) or _host_steps(known, measured)
     if not len(steps.numbers):
         raise Wrong("no steps to replay: the ranks have no steady step in common")
     assembly = _Assembly(steps, known, messages, pipelines)
     programs = Windows(assembly, assembly.edges())
-    notes = list(found.notes)
+    notes = list(measured.notes)
     if np.isinf(steps.exposed).any():
         notes.append(UNTOLD)
     if len(programs) > 1:
         notes.append(f"Replayed in {len(programs)} parts: each begins with the ranks as far apart as they were.")
-    if without := set(known.log.ranks) - {one.rank for one in found.ranks}:
-        notes.append(f"No steps of their own: {rank_words(without)}; they go by those of rank {found.ranks[0].rank}.")
+    if without := set(known.log.ranks) - {rank_steps.rank for rank_steps in measured.ranks}:
+        notes.append(
+            f"No steps of their own: {rank_words(without)}; they go by those of rank {measured.ranks[0].rank}."
+        )
     if assembly.left_out:
         notes.append(
             f"{counted(assembly.left_out, 'collective')} that ranks entered in different steps, or between steps: "
@@ -118,23 +120,23 @@ def programs_of_collectives(
 
 
 # ---------------------------------------------------------------- steps
-def _host_steps(known: Collectives, found: Steps) -> _Steps:
-    numbers = found.common()
+def _host_steps(known: Collectives, measured: Steps) -> _Steps:
+    numbers = measured.common()
     columns: dict[str, list[Array]] = {}
     place = {rank: at for at, rank in enumerate(known.log.ranks)}
-    of_rank = {one.rank: one for one in found.ranks}
+    of_rank = {rank_steps.rank: rank_steps for rank_steps in measured.ranks}
     clock_of: list[int] = []
     for rank in known.log.ranks:
-        one = of_rank.get(rank, found.ranks[0])  # one that has no loop of its own goes by another's steps
-        at = np.searchsorted(one.number, numbers)
-        begin = (one.begin_ns[at] - known.log.base_ns).astype(np.float64)
-        told = {"begin": begin, "end": begin + one.length_ns[at], "exposed": one.exposed_ns[at]}
-        told |= {f"own {part}": one.own[part][at] for part in PARTS if part in one.own}
-        told |= {name: one.of_which[name][at] for name in ("gc", "runnable") if name in one.of_which}
-        clock_of.append(place[one.rank])
+        rank_steps = of_rank.get(rank, measured.ranks[0])  # one that has no loop of its own goes by another's steps
+        at = np.searchsorted(rank_steps.number, numbers)
+        begin = (rank_steps.begin_ns[at] - known.log.base_ns).astype(np.float64)
+        values_of = {"begin": begin, "end": begin + rank_steps.length_ns[at], "exposed": rank_steps.exposed_ns[at]}
+        values_of |= {f"own {part}": rank_steps.own[part][at] for part in PARTS if part in rank_steps.own}
+        values_of |= {name: rank_steps.of_which[name][at] for name in ("gc", "runnable") if name in rank_steps.of_which}
+        clock_of.append(place[rank_steps.rank])
         if rank not in of_rank:
-            told |= {name: np.zeros(len(numbers)) for name in told if name not in ("begin", "end")}
-        for name, values in told.items():
+            values_of |= {name: np.zeros(len(numbers)) for name in values_of if name not in ("begin", "end")}
+        for name, values in values_of.items():
             columns.setdefault(name, []).append(values)
     stacked = {name: np.stack(values) for name, values in columns.items() if len(values) == len(place)}
     for name in ("begin", "end"):
@@ -147,24 +149,24 @@ def _host_steps(known: Collectives, found: Steps) -> _Steps:
         if name in stacked
     }
     parts = {TITLES[part]: stacked[f"own {part}"] for part in PARTS if f"own {part}" in stacked}
-    if found.source == "traced" and not stacked["exposed"].any():
+    if measured.source == "traced" and not stacked["exposed"].any():
         stacked["exposed"] = np.full_like(stacked["exposed"], np.inf)  # see UNTOLD
-    source = "steps" + (" found in the pattern of collectives" if found.source == "pattern" else "")
+    source = "steps" + (" found in the pattern of collectives" if measured.source == "pattern" else "")
     return _Steps(numbers, stacked["begin"], stacked["end"], stacked["exposed"], causes, parts, source)
 
 
-def _device_steps(tables: Tables, known: Collectives, found: Steps) -> _Steps | None:
+def _device_steps(tables: Tables, known: Collectives, measured: Steps) -> _Steps | None:
     """The steps on the GPUs' clock, where every rank has them."""
     sums = ", ".join(f"max(d.idle_{name}_ns) AS {cause}" for cause, name in IDLE.items())
     columns = tables.columns(
-        DEVICE.format(f"{sums}, max(d.compute_ns) AS compute, max(d.copy_ns) AS copies"), (found.first_steady,)
+        DEVICE.format(f"{sums}, max(d.compute_ns) AS compute, max(d.copy_ns) AS copies"), (measured.first_steady,)
     )
     if not len(columns["rank"]):
         return None
     numbers: Array | None = None
     rows = {rank: np.flatnonzero(columns["rank"] == rank) for rank in known.log.ranks}
-    for own in rows.values():
-        mine = columns["number"][own]
+    for own_rows in rows.values():
+        mine = columns["number"][own_rows]
         numbers = mine if numbers is None else np.intersect1d(numbers, mine)
     if numbers is None or not len(numbers):
         return None
@@ -172,8 +174,8 @@ def _device_steps(tables: Tables, known: Collectives, found: Steps) -> _Steps | 
     def of(name: str) -> Array:
         return np.stack(
             [
-                columns[name][own][np.searchsorted(columns["number"][own], numbers)].astype(np.float64)
-                for own in rows.values()
+                columns[name][own_rows][np.searchsorted(columns["number"][own_rows], numbers)].astype(np.float64)
+                for own_rows in rows.values()
             ]
         )
 
@@ -275,13 +277,13 @@ class _Assembly:
         """At which steps the windows begin and end."""
         ranks = self.steps.begin.shape[0]
         sizes = [2 * ranks + sum(2 * self._sizes[at] for at, _ in rows) for rows in self._rows]
-        made, held = [0], 0
+        edges, held = [0], 0
         for step, size in enumerate(sizes):
             if held and held + size > MOST_OPERATIONS:
-                made.append(step)
+                edges.append(step)
                 held = 0
             held += size
-        return [*made, len(sizes)]
+        return [*edges, len(sizes)]
 
     def program(self, first: int, last: int) -> Program:
         """Of the steps from the first to the last, without it."""
@@ -303,38 +305,40 @@ class _Assembly:
         """The communication of one step in the order of time, and its end."""
         ranks = len(host)
         state = _State(host, host_time, np.zeros(ranks), {})
-        for _, _, one in sorted([*self._collectives(self._rows[step]), *self._moments[step]]):
-            if isinstance(one, _Collective):
-                self._add_collective(step, one, state)
+        for _, _, event in sorted([*self._collectives(self._rows[step]), *self._moments[step]]):
+            if isinstance(event, _Collective):
+                self._add_collective(step, event, state)
             else:
-                self._add_moment(step, one[0], one[1], state)
+                self._add_moment(step, event[0], event[1], state)
         return self._end(step, state.host, state.time, state.blocked, state.lane)
 
-    def _add_collective(self, step: int, one: _Collective, state: _State) -> None:
-        mine, host, time = one.members, state.host, state.time
-        key = (len(mine), one.name, one.which)
-        about: dict[str, Any] = {"join": one.join, "root": one.root, "transfers": True}
-        if not one.in_progress:
-            own = np.maximum(one.end - _joined(one.enter, one), 0.0)
-            host[mine] = self._add(mine, host[mine][:, None], one.enter - time[mine], own, step, one.name, key, **about)
-            self._note_gap(host[mine], mine, time[mine], one.enter)
-            time[mine] = one.end
-            state.blocked[mine] += one.end - one.enter
+    def _add_collective(self, step: int, collective: _Collective, state: _State) -> None:
+        mine, host, time = collective.members, state.host, state.time
+        key = (len(mine), collective.name, collective.which)
+        about: dict[str, Any] = {"join": collective.join, "root": collective.root, "transfers": True}
+        if not collective.in_progress:
+            own_ns = np.maximum(collective.end - _joined(collective.enter, collective), 0.0)
+            host[mine] = self._add(
+                mine, host[mine][:, None], collective.enter - time[mine], own_ns, step, collective.name, key, **about
+            )
+            self._note_gap(host[mine], mine, time[mine], collective.enter)
+            time[mine] = collective.end
+            state.blocked[mine] += collective.end - collective.enter
             return
-        issued = self._add(mine, host[mine][:, None], one.enter - time[mine], 0.0, step, OWN, ("issue", *key))
-        self._note_gap(issued, mine, time[mine], one.enter)
-        host[mine], time[mine] = issued, one.enter
+        issued = self._add(mine, host[mine][:, None], collective.enter - time[mine], 0.0, step, OWN, ("issue", *key))
+        self._note_gap(issued, mine, time[mine], collective.enter)
+        host[mine], time[mine] = issued, collective.enter
         ranks = len(host)
-        before, before_end = state.lane.get(one.group, (np.full(ranks, NOTHING), np.full(ranks, -np.inf)))
-        follows, ready = issued[:, None], one.enter
-        if one.in_order:
+        before, before_end = state.lane.get(collective.group, (np.full(ranks, NOTHING), np.full(ranks, -np.inf)))
+        follows, ready = issued[:, None], collective.enter
+        if collective.in_order:
             earlier = np.where(before[mine] == NOTHING, issued, before[mine])
-            follows, ready = np.stack([issued, earlier], axis=1), np.maximum(one.enter, before_end[mine])
-        own = np.maximum(one.end - _joined(ready, one), 0.0)
-        at = self._add(mine, follows, 0.0, own, step, one.name, key, **about)
+            follows, ready = np.stack([issued, earlier], axis=1), np.maximum(collective.enter, before_end[mine])
+        own_ns = np.maximum(collective.end - _joined(ready, collective), 0.0)
+        at = self._add(mine, follows, 0.0, own_ns, step, collective.name, key, **about)
         before, before_end = before.copy(), before_end.copy()
-        before[mine], before_end[mine] = at, one.end
-        state.lane[one.group] = before, before_end
+        before[mine], before_end[mine] = at, collective.end
+        state.lane[collective.group] = before, before_end
 
     def _add_moment(self, step: int, what: str, call: int, state: _State) -> None:
         """A call that posts or ends messages is entered, or left."""
@@ -349,11 +353,11 @@ class _Assembly:
             self._entered[call] = int(at[0])
             host[place], time[place] = int(at[0]), enter
             return
-        others = [one for one in self._waits_for.get(call, ()) if one in self._entered]
-        follows = np.array([[int(host[place]), *(self._entered[one] for one in others)]])
-        ready = max([float(time[place]), *(float(of.enter[one]) for one in others)])
-        own = max(0.0, float(of.leave[call]) - ready)
-        at = self._add(mine, follows, 0.0, own, step, "message", key, transfers=True)
+        others = [awaited for awaited in self._waits_for.get(call, ()) if awaited in self._entered]
+        follows = np.array([[int(host[place]), *(self._entered[other] for other in others)]])
+        ready = max([float(time[place]), *(float(of.enter[other]) for other in others)])
+        own_ns = max(0.0, float(of.leave[call]) - ready)
+        at = self._add(mine, follows, 0.0, own_ns, step, "message", key, transfers=True)
         host[place], time[place] = int(at[0]), of.leave[call]
 
     def _end(
@@ -364,7 +368,7 @@ class _Assembly:
             at = self._add(everyone, host[:, None], end - host_time, 0.0, step, OWN, ("end",))
             self._note_gap(at, everyone, host_time, end)
             return at, end
-        operations = np.stack([one for one, _ in lane.values()])
+        operations = np.stack([operation for operation, _ in lane.values()])
         over = np.stack([when for _, when in lane.values()])
         order = np.argsort(-over, axis=0, kind="stable")[:LANES]
         last = np.take_along_axis(over, order[:1], axis=0)[0]
@@ -377,15 +381,15 @@ class _Assembly:
         chosen = np.take_along_axis(operations, order, axis=0)
         chosen = np.where(held & (chosen != NOTHING), chosen, before)
         follows = np.concatenate([before[:, None], chosen.T], axis=1)
-        own = end - np.where(held, last, end)
-        return self._add(everyone, follows, 0.0, own, step, OWN, ("end",)), end
+        own_ns = end - np.where(held, last, end)
+        return self._add(everyone, follows, 0.0, own_ns, step, OWN, ("end",)), end
 
     def _add(
         self,
         rank: Array,
         follows: Array,
         gap: Any,
-        own: Any,
+        own_ns: Any,
         step: int,
         part: str,
         what: tuple[Any, ...],
@@ -397,12 +401,24 @@ class _Assembly:
     ) -> Array:
         """One block, `what` being what it is in every step; the numbers of its operations."""
         count = len(rank)
-        gap, own = (np.broadcast_to(np.asarray(values, np.float32), count) for values in (gap, own))
+        gap, own_ns = (np.broadcast_to(np.asarray(values, np.float32), count) for values in (gap, own_ns))
         code = self.parts.setdefault(part, len(self.parts))
         peers, place = (self.codes.setdefault(key, len(self.codes)) for key in ((step, what), what))
-        kept = follows.astype(np.int32)
+        follows_rows = follows.astype(np.int32)
         self.blocks.append(
-            _Block(rank, kept, gap, own, int(join), root, code, transfers, step if inside else OUTSIDE, peers, place)
+            _Block(
+                rank,
+                follows_rows,
+                gap,
+                own_ns,
+                int(join),
+                root,
+                code,
+                transfers,
+                step if inside else OUTSIDE,
+                peers,
+                place,
+            )
         )
         self.count += count
         return np.arange(self.count - count, self.count)
@@ -470,7 +486,10 @@ class _Assembly:
         """A block of the log: its collectives, and when they were entered and left."""
         if at not in self._times:
             group = self.known.log.groups[at]
-            while self._times and sum(one[1].size for one in self._times.values()) + group.enter_ns.size > KEPT_CELLS:
+            while (
+                self._times
+                and sum(group_times[1].size for group_times in self._times.values()) + group.enter_ns.size > KEPT_CELLS
+            ):
                 del self._times[next(iter(self._times))]
             enter = self.known.clocks.on_reference(group.members, group.enter_ns)
             self._times[at] = group, enter, enter + (group.end_ns - group.enter_ns)
@@ -479,15 +498,15 @@ class _Assembly:
     def _collectives(self, rows: Sequence[tuple[int, int]]) -> list[tuple[float, int, _Collective]]:
         """Each with when its last member entered."""
         log = self.known.log
-        found = [(self._timed(at), row) for at, row in rows]
-        made = []
+        timings = [(self._timed(at), row) for at, row in rows]
+        collectives = []
         counts: dict[int, int] = {}
-        timed = sorted((float(one[0][1][one[1]].max()), at) for at, one in enumerate(found))
+        timed = sorted((float(timing[0][1][timing[1]].max()), at) for at, timing in enumerate(timings))
         for order, (when, at) in enumerate(timed):
-            (group, enter, end), row = found[at]
+            (group, enter, end), row = timings[at]
             operation = log.operations[int(group.operation[row])]
             counts[group.number] = counts.get(group.number, -1) + 1
-            one = _Collective(
+            collective = _Collective(
                 group=group.number,
                 members=group.members,
                 enter=enter[row],
@@ -499,36 +518,38 @@ class _Assembly:
                 name=operation,
                 which=counts[group.number],
             )
-            made.append((when, LATER + order, one))  # no two are alike: what else they hold is never compared
-        return made
+            collectives.append(
+                (when, LATER + order, collective)
+            )  # no two are alike: what else they hold is never compared
+        return collectives
 
     def _steps_of(self, members: Array, enter: Array) -> Array:
         """In which step each was entered, on one clock; -1: in none."""
-        made = np.full(enter.shape, -1, np.int32)
+        steps = np.full(enter.shape, -1, np.int32)
         for column, place in enumerate(members.tolist()):
             begin, end = self.steps.begin[place], self.steps.end[place]
             at = np.searchsorted(begin, enter[:, column], "right") - 1
             inside = (at >= 0) & (enter[:, column] <= end[np.maximum(at, 0)])
-            made[:, column] = np.where(inside, at, -1)
-        return made
+            steps[:, column] = np.where(inside, at, -1)
+        return steps
 
     def _made(self, begins: Array, ends: Array, first: int, last: int) -> Program:
-        sizes = np.array([len(one.rank) for one in self.blocks])
-        width = max(one.follows.shape[1] for one in self.blocks)
+        sizes = np.array([len(block.rank) for block in self.blocks])
+        width = max(block.follows.shape[1] for block in self.blocks)
         follows = np.empty((self.count, width), np.int32)
         small = np.int16 if self.steps.begin.shape[0] < 2**15 else np.int32
         rank = np.empty(self.count, small)
-        gap, own = np.empty((self.count, 1), np.float32), np.empty((self.count, 1), np.float32)
+        gap, own_ns = np.empty((self.count, 1), np.float32), np.empty((self.count, 1), np.float32)
         low = 0
-        for one, size in zip(self.blocks, sizes.tolist(), strict=True):
+        for block, size in zip(self.blocks, sizes.tolist(), strict=True):
             high = low + size
-            rank[low:high], gap[low:high, 0], own[low:high, 0] = one.rank, one.gap, one.own
-            have = one.follows.shape[1]
-            follows[low:high, :have], follows[low:high, have:] = one.follows, one.follows[:, :1]
+            rank[low:high], gap[low:high, 0], own_ns[low:high, 0] = block.rank, block.gap, block.own
+            have = block.follows.shape[1]
+            follows[low:high, :have], follows[low:high, have:] = block.follows, block.follows[:, :1]
             low = high
 
         def spread(name: str, kind: Any) -> Array:
-            return np.repeat(np.array([getattr(one, name) for one in self.blocks], kind), sizes)
+            return np.repeat(np.array([getattr(block, name) for block in self.blocks], kind), sizes)
 
         peers, places = spread("peers", np.int32), spread("place", np.int32)
         stages = self._stages[rank]
@@ -538,14 +559,14 @@ class _Assembly:
             peers, places = (codes.astype(np.int64) * ways + stages + 1 for codes in (peers, places))
             gaps = Gaps(*(np.concatenate(column) for column in zip(*self._gaps, strict=True)))
             passes = passes_before(self._passes, gaps, self.count)
-        made = Program(
+        program = Program(
             ranks=self.known.log.ranks,
             first=np.concatenate([[0], np.cumsum(sizes)]),
-            join=np.array([one.join for one in self.blocks], np.int8),
-            root=np.array([one.root for one in self.blocks], np.int32),
+            join=np.array([block.join for block in self.blocks], np.int8),
+            root=np.array([block.root for block in self.blocks], np.int32),
             rank=rank,
             follows=follows,
-            time=Durations(gap, own),
+            time=Durations(gap, own_ns),
             part=spread("part", np.int8),
             parts=list(self.parts),
             transfers=spread("transfers", bool),
@@ -561,12 +582,12 @@ class _Assembly:
             places=places,
             passes=passes,
         )
-        made.began_ns = self.steps.begin[:, first:last].min(axis=0) + self.known.log.base_ns
-        made.own_parts = {name: values[:, first:last].sum(axis=1) for name, values in self.steps.own_parts.items()}
+        program.began_ns = self.steps.begin[:, first:last].min(axis=0) + self.known.log.base_ns
+        program.own_parts = {name: values[:, first:last].sum(axis=1) for name, values in self.steps.own_parts.items()}
         self.blocks.clear()
-        return made
+        return program
 
 
-def _joined(enter: Array, one: _Collective) -> Array:
+def _joined(enter: Array, collective: _Collective) -> Array:
     """Until when each member is held up by the others."""
-    return Program.joined(enter[:, None], one.join, one.root)[:, 0]
+    return Program.joined(enter[:, None], collective.join, collective.root)[:, 0]

@@ -58,7 +58,7 @@ def programs_of_operations(tables: Tables) -> tuple[list[Program], list[str]]:
     """A program for all steps that have the same operations, and what could not be used."""
     columns = tables.columns(SQL)
     ranks = sorted(set(columns["rank"].tolist()))
-    made: list[Program] = []
+    programs: list[Program] = []
     circles = 0
     unmatched = 0
     for numbers, operations, length_ns, began_ns in layouts(columns):
@@ -69,13 +69,13 @@ def programs_of_operations(tables: Tables) -> tuple[list[Program], list[str]]:
             circles += len(numbers)
         else:
             program.began_ns = began_ns
-            made.append(program)
+            programs.append(program)
     notes = []
     if circles:
         notes.append(f"{circles} steps were left out: their operations seem to wait for each other in a circle.")
     if unmatched:
         notes.append(f"{unmatched} messages of a step have no counterpart: they are taken as the rank's own time.")
-    return made, notes
+    return programs, notes
 
 
 def layouts(columns: Mapping[str, Any]) -> list[tuple[Array, list[TimedOperation], Array, Array]]:
@@ -99,7 +99,7 @@ def layouts(columns: Mapping[str, Any]) -> list[tuple[Array, list[TimedOperation
     for low, high in pairwise(edges):
         of_layout.setdefault(ids[1].reshape(-1)[low:high].tobytes(), []).append((low, high))
     start, end = columns["start_ns"][order], columns["end_ns"][order]
-    made = []
+    result = []
     for spans in sorted(of_layout.values(), key=len, reverse=True):
         low, high = spans[0]
         starts = np.stack([start[a:b] for a, b in spans], axis=1).astype(np.float64)
@@ -117,16 +117,16 @@ def layouts(columns: Mapping[str, Any]) -> list[tuple[Array, list[TimedOperation
                 TimedOperation(named, role, group, *place, starts[at], ends[at], usual[0][at], usual[1][at])
             )
         numbers = np.array([words[1][a] for a, _ in spans])
-        made.append((numbers, operations, ends.max(axis=0), begin))
-    return made
+        result.append((numbers, operations, ends.max(axis=0), begin))
+    return result
 
 
 def _build(builder: Builder, operations: Sequence[TimedOperation], ranks: Sequence[int], step_ns: float) -> int:
     """Add all operations; how many messages have no counterpart."""
     place = {rank: at for at, rank in enumerate(ranks)}
     of_rank: dict[int, list[TimedOperation]] = {}
-    for one in operations:
-        of_rank.setdefault(one.rank, []).append(one)
+    for operation in operations:
+        of_rank.setdefault(operation.rank, []).append(operation)
     batches = [batch for mine in of_rank.values() for batch in _batches(mine)]
     other, unmatched = messages(operations)
     slack = SLACK * step_ns
@@ -137,31 +137,31 @@ def _build(builder: Builder, operations: Sequence[TimedOperation], ranks: Sequen
     # in the order in which they begin, what an operation follows is there already
     for batch in sorted(batches, key=lambda batch: batch[0].usual_start):
         first = batch[0]
-        before = list({id(one): one for one in after[id(first)] if one not in batch}.values())
-        known = [number[id(one)] for one in before if id(one) in number]
-        gap = first.start - (np.max([one.end for one in before], axis=0) if known else 0.0)
-        is_matched = any(id(one) in other for one in batch)
+        before = list({id(operation): operation for operation in after[id(first)] if operation not in batch}.values())
+        known = [number[id(operation)] for operation in before if id(operation) in number]
+        gap = first.start - (np.max([operation.end for operation in before], axis=0) if known else 0.0)
+        is_matched = any(id(operation) in other for operation in batch)
         about: dict[str, Any] = {"stage": first.stage}
         about |= {"peers": (first.stage, *first.work), "peers_of_stages": first.work}
-        own = np.zeros_like(gap) if is_matched else first.end - first.start
+        own_ns = np.zeros_like(gap) if is_matched else first.end - first.start
         if first.group:
-            own = first.end - first.start  # what of it is transfer is known when all members are
+            own_ns = first.end - first.start  # what of it is transfer is known when all members are
         at = builder.add(
             place[first.rank],
             first.kind,
             known,
             gap,
-            own,
+            own_ns,
             transfers=first.role != "compute" and not is_matched,
             **about,
         )
-        for one in batch:
-            arrived[id(one)] = number[id(one)] = at
+        for operation in batch:
+            arrived[id(operation)] = number[id(operation)] = at
         if is_matched:  # where it ends comes later, but what follows may be added before that
             about |= {"peers": ("end", first.stage, *first.work), "peers_of_stages": ("end", *first.work)}
-            end = builder.add(place[first.rank], first.kind, [at], np.zeros_like(gap), own, transfers=True, **about)
-            for one in batch:
-                number[id(one)] = end
+            end = builder.add(place[first.rank], first.kind, [at], np.zeros_like(gap), own_ns, transfers=True, **about)
+            for operation in batch:
+                number[id(operation)] = end
     _connect_messages(builder, batches, other, arrived, number, waiting, place)
     _connect_collectives(builder, operations, arrived)
     return unmatched
@@ -169,21 +169,25 @@ def _build(builder: Builder, operations: Sequence[TimedOperation], ranks: Sequen
 
 def _batches(mine: Sequence[TimedOperation]) -> list[list[TimedOperation]]:
     """Sends and receives that begin and end together were given to the library as one."""
-    made: dict[Any, list[TimedOperation]] = {}
-    for one in mine:
-        together = (one.start.tobytes(), one.end.tobytes()) if one.role in ("send", "receive") else id(one)
-        made.setdefault(together, []).append(one)
-    return list(made.values())
+    batches: dict[Any, list[TimedOperation]] = {}
+    for operation in mine:
+        together = (
+            (operation.start.tobytes(), operation.end.tobytes())
+            if operation.role in ("send", "receive")
+            else id(operation)
+        )
+        batches.setdefault(together, []).append(operation)
+    return list(batches.values())
 
 
 def messages(operations: Sequence[TimedOperation]) -> tuple[dict[int, TimedOperation], int]:
     """For each matched send and receive the other end: the n-th of its kind between two ranks is the n-th there."""
     ends: dict[Any, dict[str, list[TimedOperation]]] = {}
-    for one in sorted(operations, key=lambda one: (one.key[4], one.usual_start)):
-        if one.role in ("send", "receive") and one.peer >= 0:
-            direction = one.kind.replace("send", "").replace("recv", "").replace("receive", "")
-            pair = (one.rank, one.peer) if one.role == "send" else (one.peer, one.rank)
-            ends.setdefault((direction, *pair), {"send": [], "receive": []})[one.role].append(one)
+    for operation in sorted(operations, key=lambda operation: (operation.key[4], operation.usual_start)):
+        if operation.role in ("send", "receive") and operation.peer >= 0:
+            direction = operation.kind.replace("send", "").replace("recv", "").replace("receive", "")
+            pair = (operation.rank, operation.peer) if operation.role == "send" else (operation.peer, operation.rank)
+            ends.setdefault((direction, *pair), {"send": [], "receive": []})[operation.role].append(operation)
     other: dict[int, TimedOperation] = {}
     lost = 0
     for both in ends.values():
@@ -198,38 +202,43 @@ def messages(operations: Sequence[TimedOperation]) -> tuple[dict[int, TimedOpera
 def _waits_for_receiver(other: Mapping[int, TimedOperation], slack: float) -> bool:
     """Whether a send lasts until its receiver has come, as far as the times allow that."""
     early = [
-        one.start - there.end > slack for there in other.values() if there.role == "send" for one in [other[id(there)]]
+        receive.start - there.end > slack
+        for there in other.values()
+        if there.role == "send"
+        for receive in [other[id(there)]]
     ]
     return not early or float(np.mean(early)) < BUFFERED
 
 
 def _followed(of_rank: Mapping[int, Sequence[TimedOperation]], slack: float) -> dict[int, list[TimedOperation]]:
     """What each operation follows on its own rank: of each kind the latest that had ended in nearly all steps."""
-    made: dict[int, list[TimedOperation]] = {}
+    followers: dict[int, list[TimedOperation]] = {}
     for mine in of_rank.values():
-        ordered = sorted(mine, key=lambda one: one.usual_start)
+        ordered = sorted(mine, key=lambda operation: operation.usual_start)
         lanes: dict[str, list[TimedOperation]] = {}
-        for one in ordered:
+        for operation in ordered:
             before: list[TimedOperation] = []
             for lane in lanes.values():
-                found = next((late for late in reversed(lane[-LANES:]) if _is_after(one, late, slack)), None)
-                if found is not None:
-                    before.append(found)
+                predecessor = next(
+                    (late for late in reversed(lane[-LANES:]) if _is_after(operation, late, slack)), None
+                )
+                if predecessor is not None:
+                    before.append(predecessor)
             before.sort(key=lambda late: -late.usual_end)
-            kept: list[TimedOperation] = []
+            predecessors: list[TimedOperation] = []
             for late in before:  # what another of them follows is followed anyway
-                if not any(_is_after(of, late, slack) for of in kept):
-                    kept.append(late)
-            made[id(one)] = kept
-            lanes.setdefault(one.kind, []).append(one)
-    return made
+                if not any(_is_after(of, late, slack) for of in predecessors):
+                    predecessors.append(late)
+            followers[id(operation)] = predecessors
+            lanes.setdefault(operation.kind, []).append(operation)
+    return followers
 
 
-def _is_after(one: TimedOperation, before: TimedOperation, slack: float) -> bool:
-    if before.usual_end > one.usual_start + slack:
+def _is_after(operation: TimedOperation, before: TimedOperation, slack: float) -> bool:
+    if before.usual_end > operation.usual_start + slack:
         return False
-    ended = np.count_nonzero((before.end <= one.start + slack) & (before.start < one.start))
-    return bool(ended >= ALWAYS * len(one.start))
+    ended = np.count_nonzero((before.end <= operation.start + slack) & (before.start < operation.start))
+    return bool(ended >= ALWAYS * len(operation.start))
 
 
 def _connect_messages(
@@ -244,30 +253,30 @@ def _connect_messages(
     """A message takes its transfer from the moment at which both ends have come; a batch ends with its last one."""
     message: dict[int, tuple[int, Array]] = {}  # by the receiving end: in the program, and when it is over
     for batch in batches:
-        for one in batch:
-            if one.role == "receive" and id(one) in other:
-                sent = other[id(one)]
-                both = np.maximum(one.start, sent.start)
-                over = np.minimum(one.end, sent.end) if waiting else one.end
+        for operation_of in batch:
+            if operation_of.role == "receive" and id(operation_of) in other:
+                sent = other[id(operation_of)]
+                both = np.maximum(operation_of.start, sent.start)
+                over = np.minimum(operation_of.end, sent.end) if waiting else operation_of.end
                 transfer = np.maximum(over - both, 0.0)
                 at = builder.add(
-                    place[one.rank],
-                    one.kind,
-                    [arrived[id(one)], arrived[id(sent)]],
+                    place[operation_of.rank],
+                    operation_of.kind,
+                    [arrived[id(operation_of)], arrived[id(sent)]],
                     np.zeros_like(both),
                     transfer,
-                    stage=one.stage,
+                    stage=operation_of.stage,
                     transfers=True,
-                    peers=("message", one.stage, *one.work),
-                    peers_of_stages=("message", *one.work),
+                    peers=("message", operation_of.stage, *operation_of.work),
+                    peers_of_stages=("message", *operation_of.work),
                 )
-                message[id(one)] = at, both + transfer
+                message[id(operation_of)] = at, both + transfer
     for batch in batches:
-        if not any(id(one) in other for one in batch):
+        if not any(id(operation_of) in other for operation_of in batch):
             continue
         end = number[id(batch[0])]
-        parts = [one for one in batch if one.role == "receive" or waiting]
-        mine = [message[id(one if one.role == "receive" else other[id(one)])] for one in parts if id(one) in other]
+        parts = [operation_of for operation_of in batch if operation_of.role == "receive" or waiting]
+        mine = [message[id(part if part.role == "receive" else other[id(part)])] for part in parts if id(part) in other]
         over = np.max([batch[0].start, *(when for _, when in mine)], axis=0)
         builder.follows[end] += [at for at, _ in mine]
         builder.own_ns[end] = np.maximum(batch[0].end - over, 0.0)
@@ -275,13 +284,13 @@ def _connect_messages(
 
 def _connect_collectives(builder: Builder, operations: Sequence[TimedOperation], arrived: Mapping[int, int]) -> None:
     """The n-th of a kind in a group is the same on all members."""
-    found: dict[Any, list[TimedOperation]] = {}
-    for one in operations:
-        if one.group:
-            found.setdefault((one.group, *one.work), []).append(one)
-    for members in found.values():
-        last = np.max([one.start for one in members], axis=0)
-        for one in members:
-            builder.own_ns[arrived[id(one)]] = np.maximum(one.end - last, 0.0)
-            builder.transfers[arrived[id(one)]] = True
-        builder.join([arrived[id(one)] for one in members])
+    by_group: dict[Any, list[TimedOperation]] = {}
+    for operation in operations:
+        if operation.group:
+            by_group.setdefault((operation.group, *operation.work), []).append(operation)
+    for members in by_group.values():
+        last = np.max([operation.start for operation in members], axis=0)
+        for operation in members:
+            builder.own_ns[arrived[id(operation)]] = np.maximum(operation.end - last, 0.0)
+            builder.transfers[arrived[id(operation)]] = True
+        builder.join([arrived[id(operation)] for operation in members])

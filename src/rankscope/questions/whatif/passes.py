@@ -45,46 +45,52 @@ class Gaps:
 def stages_of(pipelines: Sequence[Pipeline], ranks: Sequence[int]) -> Array:
     """Of each rank its place in its pipeline, -1 where it is in none."""
     place = {rank: at for at, rank in enumerate(ranks)}
-    made = np.full(len(ranks), -1)
-    for one in pipelines:
-        for stage, rank in enumerate(one.ranks):
+    stages = np.full(len(ranks), -1)
+    for pipeline in pipelines:
+        for stage, rank in enumerate(pipeline.ranks):
             if rank in place:
-                made[place[rank]] = stage
-    return made
+                stages[place[rank]] = stage
+    return stages
 
 
 def passes_of(
-    found: Messages, pipelines: Sequence[Pipeline], ranks: Sequence[int], base_ns: int, begin: Array, end: Array
+    messages: Messages, pipelines: Sequence[Pipeline], ranks: Sequence[int], base_ns: int, begin: Array, end: Array
 ) -> Passes:
     """All passes in the steps, whose begins and ends are those of each rank; none of ranks with several chunks."""
     place = {rank: at for at, rank in enumerate(ranks)}
-    made: list[tuple[Array, ...]] = []
-    for one in pipelines:
-        for stage, rank in enumerate(one.ranks if one.chunks == 1 else ()):
-            neighbours = [one.ranks[at] if 0 <= at < len(one.ranks) else None for at in (stage - 1, stage + 1)]
-            windows = _windows(found, rank, neighbours, base_ns)
-            made.append(_in_steps(place[rank], windows, begin[place[rank]], end[place[rank]]))
-    if not made:
+    pieces: list[tuple[Array, ...]] = []
+    for pipeline in pipelines:
+        for stage, rank in enumerate(pipeline.ranks if pipeline.chunks == 1 else ()):
+            neighbours = [
+                pipeline.ranks[at] if 0 <= at < len(pipeline.ranks) else None for at in (stage - 1, stage + 1)
+            ]
+            windows = _windows(messages, rank, neighbours, base_ns)
+            pieces.append(_in_steps(place[rank], windows, begin[place[rank]], end[place[rank]]))
+    if not pieces:
         return Passes(*(np.zeros(0, kind) for kind in (np.int64, bool, np.float64, np.float64)))
-    return Passes(*(np.concatenate(column) for column in zip(*made, strict=True)))
+    return Passes(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
 
 
-def _windows(found: Messages, rank: int, neighbours: Sequence[int | None], base_ns: int) -> tuple[Array, ...]:
+def _windows(messages: Messages, rank: int, neighbours: Sequence[int | None], base_ns: int) -> tuple[Array, ...]:
     """Of each pass: a moment of its step, whether it is forward, since and until.
 
     What begins or ends with no message is bounded by the pass before or after it on its rank.
     """
-    made: list[tuple[Array, ...]] = []
+    windows: list[tuple[Array, ...]] = []
     for is_forward, (source, target) in ((True, neighbours), (False, neighbours[::-1])):
-        came = _sorted(found.recv_end_ns, found.recv_posted, (found.receiver == rank) & (found.sender == source))
-        left = _sorted(found.send_begin_ns, found.send_posted, (found.sender == rank) & (found.receiver == target))
-        count = min(len(one) for one, there in ((came, source), (left, target)) if there is not None)
+        came = _sorted(
+            messages.recv_end_ns, messages.recv_posted, (messages.receiver == rank) & (messages.sender == source)
+        )
+        left = _sorted(
+            messages.send_begin_ns, messages.send_posted, (messages.sender == rank) & (messages.receiver == target)
+        )
+        count = min(len(times) for times, there in ((came, source), (left, target)) if there is not None)
         unknown = np.full(count, np.nan)
         # what is missing was overwritten, and so at the beginning
         begin = (came[len(came) - count :] - base_ns).astype(np.float64) if source is not None else unknown
         end = (left[len(left) - count :] - base_ns).astype(np.float64) if target is not None else unknown
-        made.append((end if target is not None else begin, np.full(count, is_forward), begin, end))
-    anchor, forward, since, until = (np.concatenate(one) for one in zip(*made, strict=True))
+        windows.append((end if target is not None else begin, np.full(count, is_forward), begin, end))
+    anchor, forward, since, until = (np.concatenate(column) for column in zip(*windows, strict=True))
     order = np.lexsort((np.isnan(until), anchor))  # at one moment a rank sends before it receives
     anchor, forward, since, until = anchor[order], forward[order], since[order], until[order]
     before, after = np.concatenate([[np.nan], anchor[:-1]]), np.concatenate([anchor[1:], [np.nan]])
@@ -113,26 +119,26 @@ def passes_before(passes: Passes, gaps: Gaps, operations: int) -> Array:
 
     Of the stretches of own time in its window a pass is in the longest.
     """
-    made = np.zeros((operations, 2), np.int16)
+    counts = np.zeros((operations, 2), np.int16)
     for place in np.unique(passes.place).tolist():
-        own = np.flatnonzero(gaps.place == place)
-        own = own[np.argsort(gaps.since[own], kind="stable")]
+        own_gaps = np.flatnonzero(gaps.place == place)
+        own_gaps = own_gaps[np.argsort(gaps.since[own_gaps], kind="stable")]
         mine = passes.place == place
-        if not len(own):
+        if not len(own_gaps):
             continue
-        begin, end = gaps.since[own], np.maximum.accumulate(gaps.until[own])
+        begin, end = gaps.since[own_gaps], np.maximum.accumulate(gaps.until[own_gaps])
         since, until = passes.since[mine], passes.until[mine]
         first = np.searchsorted(end, since, "right")
         best, longest = np.full(len(since), -1), np.zeros(len(since))
         for more in range(MOST_GAPS):
-            at = np.minimum(first + more, len(own) - 1)
-            common = np.minimum(gaps.until[own][at], until) - np.maximum(begin[at], since)
-            longer = (common > longest) & (first + more < len(own))
+            at = np.minimum(first + more, len(own_gaps) - 1)
+            common = np.minimum(gaps.until[own_gaps][at], until) - np.maximum(begin[at], since)
+            longer = (common > longest) & (first + more < len(own_gaps))
             best, longest = np.where(longer, at, best), np.where(longer, common, longest)
         has = best >= 0
         kind = np.where(passes.forward[mine], 0, 1)
-        np.add.at(made, (gaps.operation[own[best[has]]], kind[has]), 1)
-    return made
+        np.add.at(counts, (gaps.operation[own_gaps[best[has]]], kind[has]), 1)
+    return counts
 
 
 # ---------------------------------------------------------------- what a stage takes
@@ -154,9 +160,9 @@ def _work_of(program: Program, gap: Array, place: int) -> _Work | None:
         return _all_of(program, gap, place)
     kinds, of_kind = np.unique(program.passes[mine], axis=0, return_inverse=True)
     rows = {(int(f), int(b)): mine[of_kind.reshape(-1) == at] for at, (f, b) in enumerate(kinds.tolist())}
-    usual = {kind: float(gap[own, 0].mean(dtype=np.float64)) for kind, own in rows.items()}
-    most = max(len(own) for own in rows.values())
-    often = [kind for kind, own in rows.items() if len(own) >= OFTEN * most]
+    usual = {kind: float(gap[own_rows, 0].mean(dtype=np.float64)) for kind, own_rows in rows.items()}
+    most = max(len(own_rows) for own_rows in rows.values())
+    often = [kind for kind, own_rows in rows.items() if len(own_rows) >= OFTEN * most]
     weights = np.sqrt([len(rows[kind]) for kind in often])
     (forward, backward), _, independent, _ = np.linalg.lstsq(
         np.array(often, np.float64) * weights[:, None], np.array([usual[kind] for kind in often]) * weights, rcond=None
@@ -172,11 +178,11 @@ def _all_of(program: Program, gap: Array, place: int) -> _Work | None:
     assert program.step is not None
     mine = np.flatnonzero((program.rank == place) & (program.step >= 0))
     usual = float(gap[mine, 0].mean(dtype=np.float64)) if len(mine) else 0.0
-    whole = usual * len(mine) / len(program.numbers)
-    return _Work({(1, 1): mine}, {(1, 1): usual}, whole, None, None) if whole else None
+    total_ns = usual * len(mine) / len(program.numbers)
+    return _Work({(1, 1): mine}, {(1, 1): usual}, total_ns, None, None) if total_ns else None
 
 
-def as_other_stages(program: Program, gap: Array, asked: Sequence[int], others: Sequence[int]) -> None:
+def as_other_stages(program: Program, gap: Array, stages: Sequence[int], others: Sequence[int]) -> None:
     """Give the ranks at these places the passes that the median of other ranks of pipelines has; their noise stays."""
     known = [work for place in others if (work := _work_of(program, gap, place)) is not None]
     if not known:
@@ -184,7 +190,7 @@ def as_other_stages(program: Program, gap: Array, asked: Sequence[int], others: 
     both = _lower_median([work.both for work in known])
     apart = [(work.forward, work.backward) for work in known if work.forward is not None and work.backward is not None]
     passes = tuple(map(_lower_median, zip(*apart, strict=True))) if apart else None
-    for place in asked:
+    for place in stages:
         work = _work_of(program, gap, place)
         if work is None or not work.both:
             continue
@@ -196,12 +202,12 @@ def as_other_stages(program: Program, gap: Array, asked: Sequence[int], others: 
                 gap[rows] *= both / work.both
 
 
-def _shared_out(both: float, own: _Work) -> tuple[float, float]:
+def _shared_out(both: float, work: _Work) -> tuple[float, float]:
     """Of others only the sum of both passes is known: backward takes twice as long as forward, but no longer than here.
 
     For each product of a forward pass there are two in its backward pass: the gradients of inputs and of weights.
     """
-    backward = min(both * 2 / 3, own.backward if own.backward is not None else both)
+    backward = min(both * 2 / 3, work.backward if work.backward is not None else both)
     return both - backward, backward
 
 

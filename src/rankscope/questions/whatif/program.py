@@ -112,14 +112,14 @@ class Program:
         if join == Join.ROOT:
             return np.maximum(start, start[root])
         if join == Join.AT_ROOT:
-            made = start.copy()
-            made[root] = start.max(axis=0)
-            return made
+            joined_ns = start.copy()
+            joined_ns[root] = start.max(axis=0)
+            return joined_ns
         highest = np.maximum.accumulate(start, axis=0)
         if join == Join.BELOW:
-            made = start.copy()
-            made[1:] = np.maximum(start[1:], highest[:-1])
-            return made
+            joined_ns = start.copy()
+            joined_ns[1:] = np.maximum(start[1:], highest[:-1])
+            return joined_ns
         return highest
 
     def begun_as_ended(self, time: Durations, ends: Array) -> Durations:
@@ -148,20 +148,20 @@ class Program:
 
     def critical_path(self, ends: Array) -> dict[tuple[int, int, bool], float]:
         """Time on the longest chain by place of the rank, place of the part, and whether it is transfer, in ns."""
-        found: dict[tuple[int, int, bool], float] = {}
+        path_ns: dict[tuple[int, int, bool], float] = {}
         for column in range(ends.shape[1]):
-            for one in self.path(ends, column):
-                key = (one.rank, one.part, one.transfers)
-                found[key] = found.get(key, 0.0) + one.end - one.begin
-        return found
+            for piece in self.path(ends, column):
+                key = (piece.rank, piece.part, piece.transfers)
+                path_ns[key] = path_ns.get(key, 0.0) + piece.end - piece.begin
+        return path_ns
 
     def path(self, ends: Array, column: int = 0) -> Iterator[Piece]:
         """From the operation that ends last back to the beginning."""
-        gap, own, ends = self.time.gap_ns, self.time.own_ns, ends[:, column]
+        gap, own_ns, ends = self.time.gap_ns, self.time.own_ns, ends[:, column]
         at = int(np.argmax(ends[:-1])) if self.ends is None else int(self.ends[-1][np.argmax(ends[self.ends[-1]])])
         while at != NOTHING:
             end = float(ends[at])
-            begin = end - float(own[at, column])
+            begin = end - float(own_ns[at, column])
             yield Piece(int(self.rank[at]), int(self.part[at]), bool(self.transfers[at]), at, begin, end)
             at = self._held_up_by(at, ends, column)
             end, begin = begin, begin - float(gap[at, column])
@@ -258,7 +258,7 @@ class Builder:
         keys = np.stack([level[unit][order], np.where(is_joined, unit, -1)[order]])
         first = np.flatnonzero(np.concatenate([[True], (np.diff(keys) != 0).any(axis=0)]))
         width = max(map(len, self.follows))
-        follows = np.array([[*one, *[one[0]] * (width - len(one))] for one in self.follows], np.int64)
+        follows = np.array([[*before, *[before[0]] * (width - len(before))] for before in self.follows], np.int64)
 
         def picked(values: Sequence[Any]) -> Array:
             return np.array(values)[order]
@@ -286,19 +286,19 @@ class Builder:
         units = unit.tolist()
         after: dict[int, list[int]] = {}
         waits = dict.fromkeys(units, 0)
-        for at, one in enumerate(self.follows):
-            for before in one:
+        for at, predecessors in enumerate(self.follows):
+            for before in predecessors:
                 if before != NOTHING:
                     after.setdefault(units[before], []).append(units[at])
                     waits[units[at]] += 1
         level = np.zeros(len(units), np.int64)
-        ready = [one for one, count in waits.items() if not count]
+        ready = [unit_of for unit_of, count in waits.items() if not count]
         done = 0
         while ready:
-            one = ready.pop()
+            predecessors = ready.pop()
             done += 1
-            for later in after.get(one, ()):
-                level[later] = max(level[later], level[one] + 1)
+            for later in after.get(predecessors, ()):
+                level[later] = max(level[later], level[predecessors] + 1)
                 waits[later] -= 1
                 if not waits[later]:
                     ready.append(later)

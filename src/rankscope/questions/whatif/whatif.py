@@ -91,18 +91,18 @@ class Model:
 
     def replay(self, tried: Sequence[Sequence[Change]] = ()) -> None:
         """Work out all that is not known yet, in one go: of a large run making its programs is the work."""
-        asked = [key for key in dict.fromkeys(map(tuple, tried)) if key not in self._changed_ns]
+        keys = [key for key in dict.fromkeys(map(tuple, tried)) if key not in self._changed_ns]
         is_first = not self._replayed_ns
-        changed: dict[tuple[Change, ...], list[Array]] = {key: [] for key in asked}
-        for program in self.programs if asked or is_first else ():
+        changed: dict[tuple[Change, ...], list[Array]] = {key: [] for key in keys}
+        for program in self.programs if keys or is_first else ():
             if is_first:
                 ends = program.replay()
                 self._recorded_ns.append(program.recorded_ns)
                 self._replayed_ns.append(program.step_times(ends))
                 _add_path(self._path, program, ends)
-            for key in asked:
+            for key in keys:
                 changed[key].append(_changed_ns(program, key))
-        self._changed_ns |= {key: np.concatenate(found) for key, found in changed.items()}
+        self._changed_ns |= {key: np.concatenate(columns) for key, columns in changed.items()}
 
     @property
     def recorded_ns(self) -> Array:
@@ -165,13 +165,13 @@ class Model:
             usual,
             float(errors.max()),
         )
-        made = Table("whatif_model", "Model", MODEL_COLUMNS, [row], notes=list(self.notes), vertical=True)
+        table = Table("whatif_model", "Model", MODEL_COLUMNS, [row], notes=list(self.notes), vertical=True)
         if usual is not None and usual > MUCH_UNUSUAL:
-            made.warnings.append(
+            table.warnings.append(
                 f"With usual transfers the steps are missed by {100 * usual:.0f} %: transfers vary that much, or ranks "
                 "wait for something that is not in the record; what is saved is as uncertain."
             )
-        return made
+        return table
 
     def refusal(self) -> str:
         """Why no what-if can be answered, "" where it can."""
@@ -201,8 +201,8 @@ def model_of(tables: Tables) -> Model:
         programs, notes = programs_of_operations(tables)
         source = "table of operations"
     else:
-        made, notes, source = programs_of_collectives(tables, matched_messages(tables), pipelines_of(tables))
-        programs = list(made) if len(made) == 1 else made
+        recorded, notes, source = programs_of_collectives(tables, matched_messages(tables), pipelines_of(tables))
+        programs = list(recorded) if len(recorded) == 1 else recorded
     if not programs:
         raise Wrong(f"no model of this run: {notes[0] if notes else 'it has no steps'}")
     return Model(programs, source, notes)
@@ -210,24 +210,24 @@ def model_of(tables: Tables) -> Model:
 
 def whatif(model: Model, changes: Sequence[Change]) -> Table:
     """What each change saves, and all together; without any, what the obvious ones save."""
-    asked = [checked(change, model.some) for change in changes]
-    tried = [[one] for one in asked or _obvious(model)]
-    together = asked if len(asked) > 1 else []
+    requested = [checked(change, model.some) for change in changes]
+    tried = [[change] for change in requested or _obvious(model)]
+    together = requested if len(requested) > 1 else []
     model.replay([*tried, together] if together else tried)
     base = model.replayed_ns
-    results = [(one, model.changed_ns(one)) for one in tried]
-    if not asked:
-        results = [(one, ns) for one, ns in results if 1 - ns.mean() / base.mean() >= LEAST_SAVING]
-    results.sort(key=lambda one: float(one[1].mean()))
-    together = together or ([] if asked or model.is_large else _two_best(results))
+    results = [(changes, model.changed_ns(changes)) for changes in tried]
+    if not requested:
+        results = [(changes, ns) for changes, ns in results if 1 - ns.mean() / base.mean() >= LEAST_SAVING]
+    results.sort(key=lambda result: float(result[1].mean()))
+    together = together or ([] if requested or model.is_large else _two_best(results))
     if together:
         results.append((list(together), model.changed_ns(together)))
-    rows = [_row(_words(one), base, ns, _by_chance(model, one)) for one, ns in results]
+    rows = [_row(_words(changes), base, ns, _by_chance(model, changes)) for changes, ns in results]
     notes = [
         f"Saved of the mean replayed step, {seconds(base.mean())}; intervals: 95 %, of these steps drawn again, and "
         "(Rerun) of what another run takes, which has noise of its own."
     ]
-    kinds = {change.kind for one, _ in results for change in one}
+    kinds = {change.kind for changes, _ in results for change in changes}
     if {"stage", "ideal"} <= kinds:
         notes.append(
             "A stage with no more work than the median stage: what it has more is gone, and nobody does it instead. "
@@ -241,7 +241,7 @@ def whatif(model: Model, changes: Sequence[Change]) -> Table:
 
 
 def _words(changes: Sequence[Change]) -> str:
-    return changes[0].words if len(changes) == 1 else "together: " + "; ".join(one.words for one in changes)
+    return changes[0].words if len(changes) == 1 else "together: " + "; ".join(change.words for change in changes)
 
 
 def _by_chance(model: Model, changes: Sequence[Change]) -> list[Array]:
@@ -254,7 +254,7 @@ def _by_chance(model: Model, changes: Sequence[Change]) -> list[Array]:
     chances = [Change("typical")]
     if "preemption" in known_causes(model.some):
         chances.append(Change("cause", cause="preemption"))
-    return [model.changed_ns([*changes, one]) for one in chances]
+    return [model.changed_ns([*changes, change]) for change in chances]
 
 
 def _row(words: str, base: Array, changed: Array, by_chance: Sequence[Array]) -> tuple[Cell, ...]:
@@ -283,58 +283,58 @@ def _drawn(base: Array) -> Array:
 
 def _obvious(model: Model) -> list[Change]:
     programs, path = model.some, model.path
-    own: dict[int, float] = {}
+    own_ns: dict[int, float] = {}
     for (rank, _, _, transfer), ns in path.items():
         if not transfer:
-            own[rank] = own.get(rank, 0.0) + ns
-    made = []
+            own_ns[rank] = own_ns.get(rank, 0.0) + ns
+    changes = []
     if len(programs[0].ranks) > 1:
-        worst = sorted(own, key=lambda rank: -own[rank])[:TRIED_RANKS]
-        made = [Change("rank", ranks=(rank,)) for rank in worst]
-        stages = sorted({int(stage) for one in programs for stage in np.unique(one.stage) if stage >= 0})
+        worst = sorted(own_ns, key=lambda rank: -own_ns[rank])[:TRIED_RANKS]
+        changes = [Change("rank", ranks=(rank,)) for rank in worst]
+        stages = sorted({int(stage) for program in programs for stage in np.unique(program.stage) if stage >= 0})
         if 1 < len(stages) <= MOST_STAGES:
             if len(programs[0].ranks) > len(stages):  # else each rank is a stage
-                made += [Change("stage", stages=(stage,)) for stage in stages]
-            made.append(Change("balance"))
-        made += [checked(Change("ideal"), programs), Change("bandwidth", factor=2.0), Change("overlap")]
-    return made + [Change("cause", cause=cause) for cause in known_causes(programs)]
+                changes += [Change("stage", stages=(stage,)) for stage in stages]
+            changes.append(Change("balance"))
+        changes += [checked(Change("ideal"), programs), Change("bandwidth", factor=2.0), Change("overlap")]
+    return changes + [Change("cause", cause=cause) for cause in known_causes(programs)]
 
 
 def _two_best(results: Sequence[tuple[list[Change], Array]]) -> list[Change]:
     """A rank or stage and a cause, or two of either, that save most each by itself."""
-    fixes = [one[0] for one, _ in results if one[0].kind in ("rank", "stage", "cause")]
+    fixes = [changes[0] for changes, _ in results if changes[0].kind in ("rank", "stage", "cause")]
     kinds = {"rank": 0, "stage": 0}
     picked: list[Change] = []
-    for one in fixes:
-        other = "stage" if one.kind == "rank" else "rank"
-        if kinds.get(other) and one.kind in kinds:
+    for change in fixes:
+        other = "stage" if change.kind == "rank" else "rank"
+        if kinds.get(other) and change.kind in kinds:
             continue  # a rank of that stage: the same once more
-        kinds[one.kind] = kinds.get(one.kind, 0) + 1
-        picked.append(one)
+        kinds[change.kind] = kinds.get(change.kind, 0) + 1
+        picked.append(change)
         if len(picked) == 2:
             return picked
     return []
 
 
 # ---------------------------------------------------------------- the critical path
-def _add_path(found: dict[tuple[int, int, str, bool], float], program: Program, ends: Array) -> None:
+def _add_path(path_ns: dict[tuple[int, int, str, bool], float], program: Program, ends: Array) -> None:
     """Add what the steps of one program hang on."""
     stage_of = np.full(len(program.ranks), -1)
     stage_of[program.rank] = program.stage
     for (rank, part, transfer), ns in program.critical_path(ends).items():
         for name, share in _names(program, rank, part, transfer).items():
             key = (int(program.ranks[rank]), int(stage_of[rank]), name, transfer)
-            found[key] = found.get(key, 0.0) + ns * share
+            path_ns[key] = path_ns.get(key, 0.0) + ns * share
 
 
 def _names(program: Program, rank: int, part: int, transfer: bool) -> dict[str, float]:
     """What to call a piece of the path: a rank's own time goes by the parts that its steps are made of."""
     if part != BETWEEN and (transfer or not program.own_parts):
         return {program.parts[part]: 1.0}
-    whole = sum(float(values[rank]) for values in program.own_parts.values())
-    if not whole:
+    total_ns = sum(float(values[rank]) for values in program.own_parts.values())
+    if not total_ns:
         return {"own time" if program.begins is not None else "between operations": 1.0}
-    return {name: float(values[rank]) / whole for name, values in program.own_parts.items() if values[rank]}
+    return {name: float(values[rank]) / total_ns for name, values in program.own_parts.items() if values[rank]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,12 +350,12 @@ class OnPath:
 
 def path_in_time(model: Model) -> list[OnPath]:
     """The critical path of every step where it was recorded, in the order of time; nothing of large runs."""
-    made: list[OnPath] = []
+    path: list[OnPath] = []
     for program in model.programs if not model.is_large else ():
         ends = program.replay()
         for column in range(ends.shape[1]):
-            made += _in_time(program, ends, column)
-    return sorted(made, key=lambda one: one.begin_ns)
+            path += _in_time(program, ends, column)
+    return sorted(path, key=lambda piece: piece.begin_ns)
 
 
 def _in_time(program: Program, ends: Array, column: int) -> list[OnPath]:
@@ -365,20 +365,20 @@ def _in_time(program: Program, ends: Array, column: int) -> list[OnPath]:
         shift = program.began_ns[[column]]
     else:
         shift = program.began_ns - ends[program.begins, column].min(axis=1)
-    made = []
-    for one in program.path(ends, column):
-        step = 0 if program.step is None else int(program.step[one.operation])
-        if step >= 0 and one.end > one.begin:
-            rank, what = int(program.ranks[one.rank]), _what(program, one)
-            made.append(OnPath(rank, what, one.transfers, one.begin + shift[step], one.end + shift[step]))
-    return made
+    path = []
+    for piece in program.path(ends, column):
+        step = 0 if program.step is None else int(program.step[piece.operation])
+        if step >= 0 and piece.end > piece.begin:
+            rank, what = int(program.ranks[piece.rank]), _what(program, piece)
+            path.append(OnPath(rank, what, piece.transfers, piece.begin + shift[step], piece.end + shift[step]))
+    return path
 
 
-def _what(program: Program, one: Piece) -> str:
-    if one.part != BETWEEN and (one.transfers or program.step is None):
-        return str(program.parts[one.part])
+def _what(program: Program, piece: Piece) -> str:
+    if piece.part != BETWEEN and (piece.transfers or program.step is None):
+        return str(program.parts[piece.part])
     if program.passes is not None:
-        forward, backward = program.passes[one.operation].tolist()
+        forward, backward = program.passes[piece.operation].tolist()
         if forward or backward:
             return " and ".join(["forward"] * bool(forward) + ["backward"] * bool(backward))
     return "own time" if program.step is not None else "between operations"
@@ -392,8 +392,8 @@ def critical_path(model: Model) -> Table:
     """Which rank and part does the step hang on, for which share of it?"""
     path = model.path
     steps, total = len(model.recorded_ns), sum(path.values()) or 1.0
-    ordered = sorted(path.items(), key=lambda one: -one[1])
-    shown = [one for one in ordered if one[1] >= LEAST_PATH * total][:MOST_PATH]
+    ordered = sorted(path.items(), key=lambda item: -item[1])
+    shown = [item for item in ordered if item[1] >= LEAST_PATH * total][:MOST_PATH]
     rows: list[tuple[Cell, ...]] = [
         (rank, stage if stage >= 0 else None, f"{part}, transfer" if transfer else part, ns / steps, ns / total)
         for (rank, stage, part, transfer), ns in shown

@@ -26,7 +26,7 @@ def main() -> None:
         if number:  # before the first nothing may be sent: it is the job's first collective
             backend.barrier()
         sizes.append(measured(backend, options, size_bytes, device))
-    wrong = next((one["wrong"] for one in sizes if one["wrong"]), "")
+    wrong = next((size_result["wrong"] for size_result in sizes if size_result["wrong"]), "")
     result.leave(options.into, place.rank(), op=options.op, sizes=sizes, versions=backend.versions(), wrong=wrong)
     backend.close()
 

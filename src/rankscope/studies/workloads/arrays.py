@@ -15,11 +15,11 @@ class NumpyArrays:
 
         self.numpy = numpy
 
-    def made(self, pieces: Sequence[Repeated]) -> Any:
+    def filled(self, pieces: Sequence[Repeated]) -> Any:
         """The pieces, one after the other."""
         float32 = self.numpy.float32
-        made = [self.numpy.resize(self.numpy.array(values, float32), count) for values, count in pieces]
-        return self.numpy.concatenate([*made, self.numpy.zeros(0, float32)])
+        arrays = [self.numpy.resize(self.numpy.array(values, float32), count) for values, count in pieces]
+        return self.numpy.concatenate([*arrays, self.numpy.zeros(0, float32)])
 
     def copy(self, to: Any, source: Any) -> None:
         self.numpy.copyto(to, source)
@@ -43,12 +43,12 @@ class TorchArrays:
 
         self.torch, self.device = torch, device
 
-    def made(self, pieces: Sequence[Repeated]) -> Any:
-        made = [self.torch.zeros(0, device=self.device)]
+    def filled(self, pieces: Sequence[Repeated]) -> Any:
+        tensors = [self.torch.zeros(0, device=self.device)]
         for values, count in pieces:
             period = self.torch.tensor(values, dtype=self.torch.float32, device=self.device)
-            made.append(period.repeat(count // len(values) + 1)[:count])
-        return self.torch.cat(made)
+            tensors.append(period.repeat(count // len(values) + 1)[:count])
+        return self.torch.cat(tensors)
 
     def copy(self, to: Any, source: Any) -> None:
         to.copy_(source)

@@ -43,7 +43,7 @@ class Trainer:
         self.slow_s = options.slow_ms / 1e3 if options.slow_rank == number else 0.0
         model = model_of(options.width, options.hook != "allreduce").to(device)
         # three buckets: half of the dense layers, the other half, the embedding
-        dense = sum(one.nbytes for layer in model[1:] for one in layer.parameters())
+        dense = sum(parameter.nbytes for layer in model[1:] for parameter in layer.parameters())
         self.model = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=0.49 * dense / MIB)
         self.model.register_comm_hook(self.state, hooks.hook_of(options.hook))
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-2, foreach=False)
@@ -95,8 +95,8 @@ def train(options: argparse.Namespace, number: int, trainers: int) -> dict[str, 
     if not math.isfinite(trainer.loss):
         wrong = f"the loss is {trainer.loss}"
     talking.settle()
-    told = {"role": "trainer", "times_ms": times, "loss": trainer.loss, "batch": options.batch, "wrong": wrong}
-    return {**told, "parameters": sum(one.numel() for one in trainer.model.parameters())}
+    outcome = {"role": "trainer", "times_ms": times, "loss": trainer.loss, "batch": options.batch, "wrong": wrong}
+    return {**outcome, "parameters": sum(parameter.numel() for parameter in trainer.model.parameters())}
 
 
 def joined(name: str, options: argparse.Namespace) -> None:
@@ -113,15 +113,15 @@ def joined(name: str, options: argparse.Namespace) -> None:
 def main() -> None:
     options = parse()
     rank, trainers = place.rank(), place.world() - options.servers
-    told: dict[str, Any]
+    outcome: dict[str, Any]
     if not options.servers:
-        told = train(options, rank, trainers)
+        outcome = train(options, rank, trainers)
     else:
         from torch.distributed import rpc
 
         if rank < trainers:
             joined(f"trainer{rank}", options)
-            told = train(options, rank, trainers)
+            outcome = train(options, rank, trainers)
             rpc.shutdown()
         else:
             import parameter_server
@@ -129,9 +129,9 @@ def main() -> None:
             server = parameter_server.serve(trainers)
             joined(f"server{rank - trainers}", options)
             rpc.shutdown()  # returns when all are done
-            told = {"role": "server", "times_ms": server.times, "waiting_ms": server.waiting_ms(), "wrong": ""}
-    result.leave(options.into, rank, **told)
-    if told["role"] == "trainer":
+            outcome = {"role": "server", "times_ms": server.times, "waiting_ms": server.waiting_ms(), "wrong": ""}
+    result.leave(options.into, rank, **outcome)
+    if outcome["role"] == "trainer":
         distributed.destroy_process_group()
 
 

@@ -53,8 +53,8 @@ class Shape:
     @property
     def elements(self) -> int:
         """Of the whole: at least one, and of parted operations as many for each rank."""
-        asked = max(1, self.size_bytes // ELEMENT_BYTES)
-        return self.part * self.world if self.operation in PARTED else asked
+        wanted = max(1, self.size_bytes // ELEMENT_BYTES)
+        return self.part * self.world if self.operation in PARTED else wanted
 
     @property
     def part(self) -> int:
@@ -74,15 +74,15 @@ class Shape:
 
     def expected(self) -> list[Piece]:
         """What this rank must get; nothing where the operation gives it nothing."""
-        whole, part, mine = self.elements, self.part, self.rank * self.part
+        total, part, mine = self.elements, self.part, self.rank * self.part
         if self.operation == "barrier" or (self.operation in ("reduce", "gather") and self.rank != ROOT):
             return []
         if self.operation in ("allreduce", "reduce"):
-            return [Piece(0, whole, self.world, all_marks(self.world))]
+            return [Piece(0, total, self.world, all_marks(self.world))]
         if self.operation == "reduce_scatter":
             return [Piece(mine, part, self.world, all_marks(self.world))]
         if self.operation == "broadcast":
-            return [Piece(0, whole, 1, mark(ROOT))]
+            return [Piece(0, total, 1, mark(ROOT))]
         if self.operation == "scatter":
             return [Piece(mine, part, 1, mark(ROOT))]
         start = mine if self.operation == "alltoall" else 0
@@ -103,14 +103,14 @@ class Exchange:
     def __init__(self, backend: Any, shape: Shape) -> None:
         self.backend, self.shape, self.arrays = backend, shape, backend.arrays
         self.in_place = shape.operation in backend.IN_PLACE
-        self.expected = self.made(shape.expected())
-        self.send = self.made(shape.given())
-        self.source = self.made(shape.given()) if self.in_place else None
-        self.receive = self.send if self.in_place else self.made(shape.expected())
+        self.expected = self.filled(shape.expected())
+        self.send = self.filled(shape.given())
+        self.source = self.filled(shape.given()) if self.in_place else None
+        self.receive = self.send if self.in_place else self.filled(shape.expected())
         self.result = self.receive
 
-    def made(self, pieces: Sequence[Piece]) -> Any:
-        return self.arrays.made([(piece.values(), piece.count) for piece in pieces])
+    def filled(self, pieces: Sequence[Piece]) -> Any:
+        return self.arrays.filled([(piece.values(), piece.count) for piece in pieces])
 
     def reset(self) -> None:
         """So that what an earlier round has left cannot pass for the result of the next."""
@@ -130,7 +130,7 @@ class Exchange:
         if at is None:
             return ""
         got, wanted = self.arrays.value(self.result, at), self.arrays.value(self.expected, at)
-        told = (
+        sentence = (
             f"{self.shape.operation} of {self.shape.moved_bytes} bytes on rank {self.shape.rank} of {self.shape.world}"
         )
-        return f"{told}: element {at} is {got:g}, not {wanted:g}"
+        return f"{sentence}: element {at} is {got:g}, not {wanted:g}"

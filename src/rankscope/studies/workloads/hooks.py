@@ -46,7 +46,7 @@ def by_rpc(state: State, bucket: Any) -> Any:
     buffer = bucket.buffer()
     name = f"{timings.HOOK},rpc_{'sparse' if buffer.is_sparse else 'dense'}_average"
     key = (state.passed, state.batch, bucket.index())
-    asked = rpc.rpc_async(state.server(bucket.index()), parameter_server.average, (key, sent(buffer)))
+    reply = rpc.rpc_async(state.server(bucket.index()), parameter_server.average, (key, sent(buffer)))
     # on a GPU a future has to be told whose results it will hold
     answer = torch.futures.Future(devices=None if state.device == "cpu" else [state.device])
 
@@ -59,7 +59,7 @@ def by_rpc(state: State, bucket: Any) -> Any:
             state.timing.end(name, begin)
             answer.set_result(mean)
 
-    asked.add_done_callback(done)
+    reply.add_done_callback(done)
     return answer
 
 
@@ -71,8 +71,8 @@ def hybrid(state: State, bucket: Any) -> Any:
 def sent(buffer: Any) -> tuple[Any, ...]:
     if not buffer.is_sparse:
         return (buffer.cpu(),)
-    whole = buffer.coalesce()
-    return whole.indices().cpu(), whole.values().cpu(), tuple(whole.shape)
+    dense = buffer.coalesce()
+    return dense.indices().cpu(), dense.values().cpu(), tuple(dense.shape)
 
 
 def received(parts: tuple[Any, ...], device: str) -> Any:

@@ -20,8 +20,8 @@ import result  # noqa: E402
 
 def origin() -> str:
     """Where the package really lies."""
-    found = getattr(MODULE, "__file__", None) or next(iter(getattr(MODULE, "__path__", [])), "")
-    return os.path.realpath(found)
+    path = getattr(MODULE, "__file__", None) or next(iter(getattr(MODULE, "__path__", [])), "")
+    return os.path.realpath(path)
 
 
 def misplaced(where: str, words: "list[str]") -> str:
@@ -36,8 +36,10 @@ def misplaced(where: str, words: "list[str]") -> str:
 
 def main() -> None:
     folder, expected, where = sys.argv[2], sys.argv[3:], origin()
-    told = {"import": SECONDS}
-    result.leave(folder, place.rank(), seconds=told, origin=where, prefix=sys.prefix, wrong=misplaced(where, expected))
+    seconds = {"import": SECONDS}
+    result.leave(
+        folder, place.rank(), seconds=seconds, origin=where, prefix=sys.prefix, wrong=misplaced(where, expected)
+    )
 
 
 if __name__ == "__main__":

@@ -27,10 +27,10 @@ class LevelZero:
         except OSError as problem:
             sys.exit(f"rankscope study: --set device=ze: no Level Zero loader ({problem}): install libze1")
         self.device, self.context, self.list = HANDLE(), HANDLE(), HANDLE()
-        driver, one = HANDLE(), NUMBER(1)
+        driver, count = HANDLE(), NUMBER(1)
         self.call("zeInit", NUMBER(0))
-        self.call("zeDriverGet", ctypes.byref(one), ctypes.byref(driver))
-        self.call("zeDeviceGet", driver, ctypes.byref(one), ctypes.byref(self.device))
+        self.call("zeDriverGet", ctypes.byref(count), ctypes.byref(driver))
+        self.call("zeDeviceGet", driver, ctypes.byref(count), ctypes.byref(self.device))
         described = Description(CONTEXT)
         self.call("zeContextCreate", driver, ctypes.byref(described), ctypes.byref(self.context))
         described = Description(QUEUE, None, (NUMBER * 6)(0, 0, 0, SYNCHRONOUS))
@@ -48,7 +48,7 @@ class LevelZero:
             sys.exit(f"rankscope study: {name} failed with {failed & 0xFFFFFFFF:#x}")
 
     def allocated(self, size_bytes: int) -> Any:
-        made, described = HANDLE(), Description(DEVICE_MEMORY)
+        memory, described = HANDLE(), Description(DEVICE_MEMORY)
         size = ctypes.c_size_t(max(1, size_bytes))
         self.call(
             "zeMemAllocDevice",
@@ -57,9 +57,9 @@ class LevelZero:
             size,
             ctypes.c_size_t(64),
             self.device,
-            ctypes.byref(made),
+            ctypes.byref(memory),
         )
-        return made
+        return memory
 
     def copy(self, to: Any, source: Any, size_bytes: int) -> None:
         size = ctypes.c_size_t(size_bytes)

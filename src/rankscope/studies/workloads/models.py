@@ -29,8 +29,8 @@ class Task:
             return torch.randint(CLASSES, shape), torch.randint(CLASSES, shape)
         return torch.randn(shape), torch.randint(CLASSES, (count,))
 
-    def loss(self, told: Any, labels: Any) -> Any:
-        return nn.functional.cross_entropy(told.flatten(0, -2), labels.flatten())
+    def loss(self, logits: Any, labels: Any) -> Any:
+        return nn.functional.cross_entropy(logits.flatten(0, -2), labels.flatten())
 
 
 def alexnet(shrink: int, image: int) -> Task:
@@ -69,8 +69,8 @@ class Bottleneck(nn.Module):  # type: ignore[misc]
 
 
 def convolution(inputs: int, outputs: int, size: int, stride: int = 1) -> tuple[Any, Any]:
-    made = nn.Conv2d(inputs, outputs, size, stride=stride, padding=size // 2, bias=False)
-    return made, nn.BatchNorm2d(outputs)
+    layer = nn.Conv2d(inputs, outputs, size, stride=stride, padding=size // 2, bias=False)
+    return layer, nn.BatchNorm2d(outputs)
 
 
 def resnet50(shrink: int, image: int) -> Task:
@@ -92,13 +92,13 @@ class Block(nn.Module):  # type: ignore[misc]
     def __init__(self, width: int) -> None:
         super().__init__()
         self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.asked, self.joined = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.projections, self.joined = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.dense = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
     def forward(self, x: Any) -> Any:
         count, words, width = x.shape
-        asked = self.asked(self.before(x)).view(count, words, 3, HEADS, width // HEADS).permute(2, 0, 3, 1, 4)
-        seen = nn.functional.scaled_dot_product_attention(*asked, is_causal=True)
+        projected = self.projections(self.before(x)).view(count, words, 3, HEADS, width // HEADS).permute(2, 0, 3, 1, 4)
+        seen = nn.functional.scaled_dot_product_attention(*projected, is_causal=True)
         x = x + self.joined(seen.transpose(1, 2).reshape(count, words, width))
         return x + self.dense(self.between(x))
 
@@ -110,11 +110,11 @@ class Transformer(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.words, self.places = nn.Embedding(CLASSES, width), nn.Embedding(WORDS, width)
         self.blocks = nn.Sequential(*(Block(width) for _ in range(LAYERS)))
-        self.told = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, CLASSES))
+        self.head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, CLASSES))
 
     def forward(self, words: Any) -> Any:
         places = torch.arange(words.shape[1], device=words.device)
-        return self.told(self.blocks(self.words(words) + self.places(places)))
+        return self.head(self.blocks(self.words(words) + self.places(places)))
 
 
 def transformer(shrink: int, image: int) -> Task:

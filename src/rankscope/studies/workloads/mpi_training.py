@@ -98,11 +98,11 @@ class Training:
         return float(both[0] / both[1]), seconds
 
     def wrong(self, losses: list[float]) -> str:
-        own = float(sum(abs(layer.weights).sum() for layer in self.layers))
-        both = numpy.array([own, 1.0])
+        own_sum = float(sum(abs(layer.weights).sum() for layer in self.layers))
+        both = numpy.array([own_sum, 1.0])
         self.reducer.add_up(both)
-        if abs(both[0] - own * self.reducer.world) > 1e-4 * both[0]:
-            return f"the ranks' weights differ: {own} here, {both[0] / self.reducer.world} on average"
+        if abs(both[0] - own_sum * self.reducer.world) > 1e-4 * both[0]:
+            return f"the ranks' weights differ: {own_sum} here, {both[0] / self.reducer.world} on average"
         if not losses[-1] < losses[0] and len(losses) > 1:
             return f"nothing was learnt: the loss went from {losses[0]} to {losses[-1]}"
         return ""
@@ -139,8 +139,8 @@ def main() -> None:
         seconds.append(taken)
     wrong = training.wrong(losses)
     parameters = sum(layer.weights.shape[0] * layer.weights.shape[1] for layer in training.layers)
-    told = {"losses": losses, "seconds": seconds, "parameters": parameters, "batch": options.batch}
-    result.leave(options.into, reducer.rank, **told, counted=reducer.counted, wrong=wrong)
+    outcome = {"losses": losses, "seconds": seconds, "parameters": parameters, "batch": options.batch}
+    result.leave(options.into, reducer.rank, **outcome, counted=reducer.counted, wrong=wrong)
 
 
 def parse() -> argparse.Namespace:

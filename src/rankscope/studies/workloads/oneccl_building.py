@@ -37,15 +37,17 @@ def build(path: str, include: str, libraries: str) -> None:
     command = [compiler(), "-std=c++17", "-O2", "-shared", "-fPIC", SOURCE, "-o", beside, f"-I{include}"]
     command += [f"-L{libraries}", f"-l:{LIBRARY}", "-Wl,--allow-shlib-undefined"]
     command += [f"-Wl,-rpath,{libraries}", "-Wl,--disable-new-dtags"]  # its own libraries are found by it too
-    told = subprocess.run(command, capture_output=True, text=True, check=False)
-    if told.returncode:
-        sys.exit(f"oneCCL error: its library for Python cannot be compiled: {told.stderr.strip()[-500:]}")
+    compiled = subprocess.run(command, capture_output=True, text=True, check=False)
+    if compiled.returncode:
+        sys.exit(f"oneCCL error: its library for Python cannot be compiled: {compiled.stderr.strip()[-500:]}")
     os.replace(beside, path)
 
 
 def compiler() -> str:
-    found = next((name for name in (os.environ.get("CXX", ""), "g++", "c++", "clang++") if shutil.which(name)), "")
-    return found or sys.exit("oneCCL error: no C++ compiler: install one, or name it with CXX")
+    compiler_name = next(
+        (name for name in (os.environ.get("CXX", ""), "g++", "c++", "clang++") if shutil.which(name)), ""
+    )
+    return compiler_name or sys.exit("oneCCL error: no C++ compiler: install one, or name it with CXX")
 
 
 def installed() -> tuple[str, str]:

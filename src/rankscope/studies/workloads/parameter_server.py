@@ -45,8 +45,8 @@ class Server:
         if complete:
             mean = averaged(gathering.parts)
             self.keep(key[0], gathering.first_s, arrived_s, time.perf_counter())
-            for one in gathering.answers:
-                one.set_result(mean)
+            for future in gathering.answers:
+                future.set_result(mean)
         return answer
 
     def keep(self, passed: str, first_s: float, last_s: float, averaged_s: float) -> None:
@@ -58,7 +58,7 @@ class Server:
 
     def waiting_ms(self) -> dict[str, float]:
         """By pass: the time in which at least one gradient waited for its last trainer."""
-        return {passed: 1e3 * covered(found) for passed, found in self.waits.items()}
+        return {passed: 1e3 * covered(spans) for passed, spans in self.waits.items()}
 
 
 def covered(spans: list[tuple[float, float]]) -> float:
@@ -73,7 +73,7 @@ def covered(spans: list[tuple[float, float]]) -> float:
 def averaged(parts: list[tuple[Any, ...]]) -> tuple[Any, ...]:
     """Of dense gradients (one tensor each), or of sparse ones (indices, values, shape)."""
     if len(parts[0]) == 1:
-        return (torch.stack([one[0] for one in parts]).sum(0) / len(parts),)
+        return (torch.stack([tensors[0] for tensors in parts]).sum(0) / len(parts),)
     indices, values, shapes = zip(*parts, strict=True)
     joined = torch.sparse_coo_tensor(torch.cat(indices, 1), torch.cat(values) / len(parts), shapes[0]).coalesce()
     return joined.indices(), joined.values(), shapes[0]

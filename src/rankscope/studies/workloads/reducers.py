@@ -58,10 +58,10 @@ class Mpi4py:
         return int(word[0])
 
     def gather(self, number: int) -> None:
-        own = numpy.array([number], dtype=numpy.int32)
+        own_number = numpy.array([number], dtype=numpy.int32)
         everyone = numpy.zeros(self.world, dtype=numpy.int32) if self.rank == 0 else None
-        self.count("MPI_Gather", own.nbytes)
-        self.comm.Gather(own, everyone, root=0)
+        self.count("MPI_Gather", own_number.nbytes)
+        self.comm.Gather(own_number, everyone, root=0)
 
 
 class Horovod:
@@ -111,11 +111,11 @@ class TorchMpi:
         return int(word[0])
 
     def gather(self, number: int) -> None:
-        own = self.torch.tensor([number], dtype=self.torch.int32)
-        everyone = [self.torch.zeros_like(own) for _ in range(self.world)] if self.rank == 0 else None
-        self.distributed.gather(own, everyone, dst=0)
+        own_number = self.torch.tensor([number], dtype=self.torch.int32)
+        everyone = [self.torch.zeros_like(own_number) for _ in range(self.world)] if self.rank == 0 else None
+        self.distributed.gather(own_number, everyone, dst=0)
 
 
 def reducer_of(library: str) -> Reducer:
-    made: dict[str, type[Reducer]] = {"mpi4py": Mpi4py, "horovod": Horovod, "torch": TorchMpi}
-    return made[library]()
+    reducers: dict[str, type[Reducer]] = {"mpi4py": Mpi4py, "horovod": Horovod, "torch": TorchMpi}
+    return reducers[library]()

@@ -47,14 +47,14 @@ class DataParallel(Style):
         if self.world > 1:
             with torch.no_grad():
                 for bucket in buckets(list(self.model.parameters())):
-                    flat = torch.cat([one.reshape(-1) for one in bucket])
+                    flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
                     distributed.broadcast(flat, src=0)
                     spread(flat, bucket)
 
     def after(self, optimizer: Any) -> None:
         if self.world > 1:
-            for bucket in buckets([one.grad for one in self.model.parameters()]):
-                flat = torch.cat([one.reshape(-1) for one in bucket])
+            for bucket in buckets([parameter.grad for parameter in self.model.parameters()]):
+                flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
                 distributed.reduce(flat, dst=0)
                 spread(flat / self.world, bucket)
             if distributed.get_rank():  # the step of the others changes nothing, and still ends what is recorded
@@ -77,7 +77,7 @@ class Fsdp(Style):
         device = next(model.parameters()).device.type
         mesh = init_device_mesh(device, (world,))
         for part in model.children():
-            if sum(one.numel() for one in part.parameters()):
+            if sum(parameter.numel() for parameter in part.parameters()):
                 fully_shard(part, mesh=mesh)
         self.inner = self.model = fully_shard(model, mesh=mesh)
 
@@ -87,19 +87,19 @@ class Fsdp(Style):
 
 def buckets(tensors: list[Any]) -> list[list[Any]]:
     """Those that go together."""
-    found: list[list[Any]] = [[]]
+    groups: list[list[Any]] = [[]]
     size = 0
     for tensor in tensors:
         if size and size + tensor.nbytes > BUCKET_BYTES:
-            found.append([])
+            groups.append([])
             size = 0
-        found[-1].append(tensor)
+        groups[-1].append(tensor)
         size += tensor.nbytes
-    return found
+    return groups
 
 
 def spread(flat: Any, bucket: list[Any]) -> None:
-    for tensor, part in zip(bucket, flat.split([one.numel() for one in bucket]), strict=True):
+    for tensor, part in zip(bucket, flat.split([tensor.numel() for tensor in bucket]), strict=True):
         tensor.copy_(part.view_as(tensor))
 
 
@@ -108,10 +108,10 @@ def differing(parameters: Iterable[Any], world: int) -> str:
     if world == 1:
         return ""
     with torch.no_grad():
-        own = sum(parameter.double().abs().sum() for parameter in parameters).reshape(1)
-    found = [torch.zeros_like(own) for _ in range(world)]
-    distributed.all_gather(found, own)
-    sums = [float(one) for one in found]
+        own_sum = sum(parameter.double().abs().sum() for parameter in parameters).reshape(1)
+    gathered = [torch.zeros_like(own_sum) for _ in range(world)]
+    distributed.all_gather(gathered, own_sum)
+    sums = [float(value) for value in gathered]
     return f"parameters differ between ranks: {sums}" if max(sums) - min(sums) > 1e-4 * max(sums) else ""
 
 

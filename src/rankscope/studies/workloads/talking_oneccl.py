@@ -96,7 +96,7 @@ def loaded() -> ctypes.CDLL:
 
 def settings() -> dict[str, str]:
     """libfabric's TCP, which works everywhere and needs no MPI; who wants another transport sets these himself."""
-    found = {
+    variables = {
         "CCL_ATL_TRANSPORT": "ofi",
         "FI_PROVIDER": "tcp",
         "CCL_PROCESS_LAUNCHER": "none",
@@ -105,5 +105,5 @@ def settings() -> dict[str, str]:
         "CCL_LOCAL_SIZE": str(place.local_world()),
     }
     if 2 * place.local_world() >= len(os.sched_getaffinity(0)):  # its threads spin: here they would hold up each other
-        found |= {"CCL_WORKER_OFFLOAD": "0", "CCL_YIELD": "sched_yield"}
-    return found
+        variables |= {"CCL_WORKER_OFFLOAD": "0", "CCL_YIELD": "sched_yield"}
+    return variables

@@ -38,8 +38,8 @@ class Timings:
         """By metric, and nothing is kept."""
         if self.on_gpu:
             torch.cuda.synchronize()
-        found: dict[str, list[float]] = {}
+        times: dict[str, list[float]] = {}
         for name, begin, end in self.taken:
-            found.setdefault(name, []).append(begin.elapsed_time(end) if self.on_gpu else 1e3 * (end - begin))
+            times.setdefault(name, []).append(begin.elapsed_time(end) if self.on_gpu else 1e3 * (end - begin))
         self.taken = []
-        return found
+        return times

@@ -25,7 +25,7 @@ class Training:
         self.kind, self.device = options.device, device
         self.task = models.MODELS[options.model](shrink, image)
         self.task.model.to(device)
-        self.parameters = sum(one.numel() for one in self.task.model.parameters())
+        self.parameters = sum(parameter.numel() for parameter in self.task.model.parameters())
         self.style = styles.style_of(options.style, self.task.model, world)
         # one kernel for each parameter and operation, as the optimizers of the old documents had
         settings: dict[str, Any] = {"lr": 0.005, "momentum": 0.9, "weight_decay": 1e-4, "foreach": False}
@@ -48,9 +48,9 @@ class Training:
                 loss.backward()
             with devices.named("optimizer", self.kind):
                 self.style.after(self.optimizer)
-            told = float(loss.item())
+            value = float(loss.item())
             devices.finish(self.kind)
-        return told
+        return value
 
 
 def main() -> None:

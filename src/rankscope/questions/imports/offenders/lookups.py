@@ -14,12 +14,14 @@ REALPATH_FEWEST = 300
 
 def realpath_storm(tables: Tables) -> list[Offender]:
     """Hundreds of lstats of the folders on the way to files, as os.path.realpath makes them."""
-    found = resolving(tables)
-    calls = sum(one.calls for one in found)
+    modules = resolving(tables)
+    calls = sum(module.calls for module in modules)
     if calls < REALPATH_FEWEST:
         return []
-    distinct = len(set[str]().union(*(one.distinct for one in found)))
-    names = [f"import_paths: {one.module}: {one.calls} calls, {len(one.distinct)} paths" for one in found[:3]]
+    distinct = len(set[str]().union(*(module.distinct for module in modules)))
+    names = [
+        f"import_paths: {module.module}: {module.calls} calls, {len(module.distinct)} paths" for module in modules[:3]
+    ]
     return [
         Offender(
             "realpath_storm",
@@ -66,13 +68,13 @@ FEWEST_ABSENT = 5  # libraries
 def loader_search(tables: Tables, origins: Origins | None = None) -> list[Offender]:
     """More than half of what the loader asks for is not there: because it looks elsewhere first, or for nothing."""
     directories = [
-        loader_directory for loader_directory in loader_directories(tables, told=origins) if loader_directory.sought
+        loader_directory for loader_directory in loader_directories(tables, origins=origins) if loader_directory.sought
     ]
     missing = sum(directory.missing for directory in directories)
-    asked = sum(directory.operations for directory in directories)
-    if missing < LOADER_FEWEST or 2 * missing < asked:
+    operations = sum(directory.operations for directory in directories)
+    if missing < LOADER_FEWEST or 2 * missing < operations:
         return []
-    held = {name for directory in directories for name in directory.found}
+    held = {name for directory in directories for name in directory.present}
     nowhere = Counter[str]()
     for directory in directories:
         nowhere.update({name: times for name, times in directory.in_vain.items() if name and name not in held})
@@ -82,9 +84,9 @@ def loader_search(tables: Tables, origins: Origins | None = None) -> list[Offend
 
 
 def _elsewhere(directories: list[Directory], missing: int) -> list[Offender]:
-    held = {name for directory in directories for name in directory.found}
-    told = [directory for directory in directories if directory.told_by == "LD_LIBRARY_PATH"]
-    empty = [directory for directory in directories if directory.missing and not directory.found]
+    held = {name for directory in directories for name in directory.present}
+    listed = [directory for directory in directories if directory.told_by == "LD_LIBRARY_PATH"]
+    empty = [directory for directory in directories if directory.missing and not directory.present]
     worst = [f"{directory.path} ({directory.missing})" for directory in directories if directory.missing]
     evidence = [
         f"import_loader: most in vain in {some(worst)}; {len(empty)} directories hold none of the libraries",
@@ -92,8 +94,8 @@ def _elsewhere(directories: list[Directory], missing: int) -> list[Offender]:
     ]
     title = f"The dynamic loader searches {len(directories)} directories for {len(held)} libraries: {missing} questions"
     title += " are in vain"
-    if 2 * sum(one.missing for one in told) >= missing:
-        return [Offender("loader_search", title, _shorter(told), missing, evidence, "ld-library-path")]
+    if 2 * sum(directory.missing for directory in listed) >= missing:
+        return [Offender("loader_search", title, _shorter(listed), missing, evidence, "ld-library-path")]
     return [Offender("loader_search", title, _first(directories), missing, evidence)]
 
 
@@ -112,16 +114,16 @@ def _absent(directories: list[Directory], nowhere: Counter[str]) -> list[Offende
 
 
 def _for_whom(directories: list[Directory]) -> str:
-    found = Counter[str]()
+    importers = Counter[str]()
     for directory in directories:
-        found.update(directory.by_module)
-    named = [name for name, _ in found.most_common(3) if name != "(interpreter)"]
+        importers.update(directory.by_module)
+    named = [name for name, _ in importers.most_common(3) if name != "(interpreter)"]
     return some(named[:2]) or "the program"
 
 
-def _shorter(told: list[Directory]) -> str:
+def _shorter(listed: list[Directory]) -> str:
     """LD_LIBRARY_PATH with what is of use in it."""
-    useful = [directory.path for directory in told if directory.found]
+    useful = [directory.path for directory in listed if directory.present]
     if not useful:
         return "unset LD_LIBRARY_PATH: none of its directories holds a library that was looked for"
     return f"shorten LD_LIBRARY_PATH to the directories that hold something: {some(useful)}"
@@ -143,9 +145,9 @@ def _first(directories: list[Directory]) -> str:
 
 def _useful(directories: list[Directory]) -> list[Directory]:
     """Those that held libraries, the most first; extension modules are opened where they are, without a search."""
-    held = {directory.path: sum(name.startswith("lib") for name in directory.found) for directory in directories}
+    held = {directory.path: sum(name.startswith("lib") for name in directory.present) for directory in directories}
     useful = [directory for directory in directories if held[directory.path] and directory.told_by != "system"]
-    return sorted(useful, key=lambda one: -held[one.path])
+    return sorted(useful, key=lambda directory: -held[directory.path])
 
 
 # ---------------------------------------------------------------- lookups

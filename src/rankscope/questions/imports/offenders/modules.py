@@ -49,7 +49,7 @@ def started_programs(tables: Tables) -> list[Offender]:
     for tree in import_trees(tables):
         for module, process in _started(tree):
             by_module.setdefault(module.name, []).append(process)
-    found = []
+    offenders = []
     for name, processes in by_module.items():
         calls = sum(process.whole.calls for process in processes)
         wall_ns = sum(process.wall_ns for process in processes)
@@ -58,8 +58,8 @@ def started_programs(tables: Tables) -> list[Offender]:
         title = f"{name} starts {number} while it is imported ({wall_ns / 1e6:.0f} ms): {commands}"
         action = f"look for subprocess, ctypes.util.find_library or platform at the top level of {name}"
         evidence = [f"import_tree: below {name}"]
-        found.append(Offender("started_programs", title, action, calls, evidence, f"module={name}"))
-    return sorted(found, key=lambda one: -one.calls)
+        offenders.append(Offender("started_programs", title, action, calls, evidence, f"module={name}"))
+    return sorted(offenders, key=lambda offender: -offender.calls)
 
 
 def _started(tree: Node) -> Iterator[tuple[Node, Node]]:
@@ -93,18 +93,18 @@ def compiled(tables: Tables, selection: Selection = ALL) -> Compiled:
     rows = tables.query(BYTECODE_SQL.format(condition=chosen(selection)))
     opened = {path: size for path, operation, result, _, size in rows if operation == "open" and result == "ok"}
     cached = {_source(path) for path in opened if path.endswith(".pyc")}
-    made = Compiled()
-    made.sources = {path: size for path, size in opened.items() if path.endswith(".py") and path not in cached}
+    uncached = Compiled()
+    uncached.sources = {path: size for path, size in opened.items() if path.endswith(".py") and path not in cached}
     # a .pyc that has just been written was opened under a temporary name, not under its own
     for path, operation, result, times, _ in rows:
         source = path if path.endswith(".py") else _source(path)
-        if source not in made.sources:
+        if source not in uncached.sources:
             continue
-        made.calls += times if operation == "open" else 0
+        uncached.calls += times if operation == "open" else 0
         if re.search(r"\.pyc\.\d+$", path) and operation == "open":
-            made.refused += times if result in REFUSED else 0
-            made.written += times if result == "ok" else 0
-    return made
+            uncached.refused += times if result in REFUSED else 0
+            uncached.written += times if result == "ok" else 0
+    return uncached
 
 
 def _source(path: str) -> str:
@@ -115,14 +115,14 @@ def _source(path: str) -> str:
 
 def missing_bytecode(tables: Tables) -> list[Offender]:
     """Many modules are compiled anew."""
-    found = compiled(tables)
-    if len(found.sources) < BYTECODE_FEWEST:
+    code = compiled(tables)
+    if len(code.sources) < BYTECODE_FEWEST:
         return []
-    size = sum(found.sources.values())
-    folders = sorted({os.path.dirname(path) for path in found.sources}, key=len)
-    if found.written >= len(found.sources) // 2:
+    size = sum(code.sources.values())
+    folders = sorted({os.path.dirname(path) for path in code.sources}, key=len)
+    if code.written >= len(code.sources) // 2:
         action = "nothing: their bytecode was written now, the next start is faster"
-    elif found.refused:
+    elif code.refused:
         action = (
             "__pycache__ cannot be written: let its owner run python -m compileall on it once, or set "
             "PYTHONPYCACHEPREFIX to a folder that can be written"
@@ -132,10 +132,10 @@ def missing_bytecode(tables: Tables) -> list[Offender]:
     return [
         Offender(
             "missing_bytecode",
-            f"{len(found.sources)} modules ({size / 1024:.0f} KiB of source) are compiled because bytecode is missing",
+            f"{len(code.sources)} modules ({size / 1024:.0f} KiB of source) are compiled because bytecode is missing",
             action,
-            found.calls,
-            [f"import_paths: sources opened in {some(folders)}; {found.refused} attempts to write bytecode refused"],
+            code.calls,
+            [f"import_paths: sources opened in {some(folders)}; {code.refused} attempts to write bytecode refused"],
             "bytecode",
         )
     ]
@@ -149,24 +149,24 @@ LEAST_CALLS, LEAST_NS = 500, 200_000_000
 def dominant_module(tables: Tables) -> list[Offender]:
     """The deepest module whose branch is still a large part, where it is not what the program itself imports."""
     calls = has_calls(tables)
-    found: dict[str, Offender] = {}
+    by_module: dict[str, Offender] = {}
     for tree in import_trees(tables):
         node, depth = _deepest(tree, calls)
         if depth < 2:
             continue
         of_calls = node.whole.calls / max(1, tree.whole.calls)
         of_time = node.wall_ns / max(1, tree.wall_ns)
-        told = f"{100 * of_time:.0f} % of the time"
-        told += f" and {100 * of_calls:.0f} % of the system calls" if calls else ""
-        found[node.name] = Offender(
+        shares = f"{100 * of_time:.0f} % of the time"
+        shares += f" and {100 * of_calls:.0f} % of the system calls" if calls else ""
+        by_module[node.name] = Offender(
             "dominant_module",
-            f"{node.name} makes {told}",
+            f"{node.name} makes {shares}",
             f"import {node.name.partition('.')[0]} only where it is needed, or let what imports it do without",
             node.whole.calls,
             [f"import_tree: {node.name}: {node.wall_ns / 1e9:.2f} s, {node.whole.calls} calls with all below it"],
             f"module={node.name}",
         )
-    return list(found.values())
+    return list(by_module.values())
 
 
 def _deepest(tree: Node, calls: bool) -> tuple[Node, int]:

@@ -20,6 +20,6 @@ class Offender:
 
 def some(names: Iterable[str], most: int = 4) -> str:
     """The first few of many."""
-    found = list(names)
-    more = f" and {len(found) - most} more" if len(found) > most else ""
-    return ", ".join(found[:most]) + more
+    listed = list(names)
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return ", ".join(listed[:most]) + more

@@ -39,23 +39,23 @@ COLUMNS = (
 )
 
 
-def offenders_of(tables: Tables, told: Origins | None = None) -> list[Offender]:
+def offenders_of(tables: Tables, origins: Origins | None = None) -> list[Offender]:
     """What the rules say, the most calls first; what cures nothing is left out."""
     total = all_calls(tables)
-    found = loader_search(tables, told) + [one for rule in RULES for one in rule(tables)]
-    worth = [one for one in found if one.calls >= NOTICEABLE * total or one.rule in TAKES_TIME]
-    return sorted(worth, key=lambda one: -one.calls)
+    offenders = loader_search(tables, origins) + [offender for rule in RULES for offender in rule(tables)]
+    worth = [offender for offender in offenders if offender.calls >= NOTICEABLE * total or offender.rule in TAKES_TIME]
+    return sorted(worth, key=lambda offender: -offender.calls)
 
 
 def all_calls(tables: Tables) -> int:
     return int(tables.query("SELECT coalesce(sum(calls), 0)::BIGINT FROM system_calls")[0][0])
 
 
-def import_offenders(tables: Tables, selection: Selection = ALL, told: Origins | None = None) -> Table:
+def import_offenders(tables: Tables, selection: Selection = ALL, origins: Origins | None = None) -> Table:
     """Attributed, not saved: without one cause another may make the same calls; --without measures the saving."""
     total = all_calls(tables)
     table = Table("import_offenders", "What makes the imports expensive", COLUMNS, [], vertical=True)
-    for number, offender in enumerate(offenders_of(tables, told), 1):
+    for number, offender in enumerate(offenders_of(tables, origins), 1):
         share = offender.calls / total if total else None
         table.rows.append(
             (
