@@ -111,7 +111,7 @@ class JobMetrics:
 
     def _snapshot(self) -> Snapshot:
         view = self.view
-        look = Look(view.now, view.verdict, view.pace, view.found if view.many else None)
+        look = Look(view.now, view.verdict, view.pace, view.behaviour if view.many else None)
         live = metrics.steps_done(view.now)
         done = live if live is not None else self._steps.done
         points = [*metrics.look_points(look), *self._steps.points(self.is_over), *self._of_run]
