@@ -116,6 +116,7 @@ TWICE = (
     "questions/live/test_top",
     "robust/test_sacred_job",
     "questions/collectives/test_waiting_of_mpi",
+    "questions/steps/test_steps_of_mpi",
 )
 THRICE = (
     *TWICE,
@@ -123,13 +124,13 @@ THRICE = (
     "robust/",
     "stage/",
     "cli/test_running",
-    "questions/steps/test_steps_of_mpi",
     "native/mpi/test_as_bare",
 )
 THOROUGH = {
     "mpich": ("tests/robust/test_kill", *(f"tests/{name}" for name in TWICE)),
     "impi": tuple(f"tests/{name}" for name in THRICE),
     "3-": ("tests/native/mpi/test_every_call",),  # ranks
+    "4-impi": ("tests/native/mpi/test_every_call",),
     "address": ("tests/native/cuda/test_cuda.py", "tests/native/cuda/test_cuda_windows.py"),
     "thread": tuple(f"tests/native/{name}" for name in ("core/test_trace", "cuda/", "mpi/test_driver", "nccl/")),
 }

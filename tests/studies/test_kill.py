@@ -86,6 +86,7 @@ def kill_and_resume(toml: Path, parent: Path, times: int, longest_s: float) -> N
         assert (folder / "squares.md").exists() and (folder / "squares.html").exists(), where
 
 
+@pytest.mark.slow
 def test_killed_few_times(tmp_path: Path) -> None:
     kill_and_resume(squares(tmp_path / "squares.toml", axes=AXES), tmp_path, FEW, 4.0)
 

@@ -36,6 +36,7 @@ def test_mpi4py(name: str, tmp_path: Path) -> None:
         assert float(str(seen["max_ns"])) <= float(str(row["init_ns"])) * 1.05
 
 
+@pytest.mark.slow
 def test_one_table_for_each_part(tmp_path: Path) -> None:
     pythons = [python_of("openmpi"), python_of("torch")]
     outcomes = run_cells("startup", tmp_path, [2], pythons, backends="mpi4py,gloo", **SETTINGS)

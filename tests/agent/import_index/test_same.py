@@ -88,6 +88,7 @@ def test_sitecustomize_of_the_environment_runs(small: Environment, work: Path) -
     assert used.stdout == "customized\nfront\n"
 
 
+@pytest.mark.slow
 def test_every_known_path_is_answered_as_it_is(small: Environment) -> None:
     """All files of all indexed folders: realpath and exists as the file system has them."""
     code = """

@@ -241,6 +241,7 @@ def test_torch_without_an_optimizer_is_recorded_after_three_seconds(driver: Path
         assert ("gemm" in names) == is_recorded
 
 
+@pytest.mark.slow
 def test_a_kill_between_windows_loses_nothing_of_them(driver: Path, tmp_path: Path) -> None:
     truth = play(driver, tmp_path, [*STEP * 1200, "K"], code=-9, **WINDOWS)
     how, windows = windows_of(tmp_path)

@@ -22,6 +22,7 @@ LATE_MS = 30
 
 
 @pytest.mark.timeout(200)
+@pytest.mark.slow
 def test_messages_of_gloo(tmp_path: Path) -> None:
     if not (BINARIES / "torchrun").exists():
         pytest.skip(".envs/torch is missing: run make envs")

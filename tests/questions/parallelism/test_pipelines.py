@@ -34,6 +34,7 @@ def recorded(folder: Path, ranks: int, *options: str) -> Run:
 
 
 @pytest.mark.timeout(200)
+@pytest.mark.slow
 def test_four_stages(tmp_path: Path) -> None:
     """GPipe with 5 micro-batches: 3 of 8 slots of each stage are idle by the schedule alone."""
     run = recorded(tmp_path, 4, "--schedule", "gpipe", "--micro-batches", "5", "--steps", "5")

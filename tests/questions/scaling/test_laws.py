@@ -61,6 +61,7 @@ def tried(law: str, times: int, noise: float, repeats: int, seed: int) -> tuple[
     return right, held
 
 
+@pytest.mark.slow
 def test_the_right_law_is_found_and_the_interval_holds_the_truth() -> None:
     times, total, right, held = 40, 0, Counter[str](), 0
     for law in (one.name for one in BY_SCALE):

@@ -61,6 +61,7 @@ extern int __register_atfork(void (*before)(void), void (*parent)(void), void (*
 #pragma weak pthread_getcpuclockid
 #pragma weak pthread_getspecific
 #pragma weak pthread_key_create
+#pragma weak pthread_mutex_timedlock
 #pragma weak pthread_once
 #pragma weak pthread_setspecific
 #pragma weak pthread_sigmask
@@ -96,6 +97,7 @@ RS_OLDEST(pthread_create, RS_FIRST_GLIBC)
 RS_OLDEST(pthread_getcpuclockid, RS_FIRST_GLIBC)
 RS_OLDEST(pthread_getspecific, RS_FIRST_GLIBC)
 RS_OLDEST(pthread_key_create, RS_FIRST_GLIBC)
+RS_OLDEST(pthread_mutex_timedlock, RS_FIRST_GLIBC)
 RS_OLDEST(pthread_once, RS_FIRST_GLIBC)
 RS_OLDEST(pthread_setspecific, RS_FIRST_GLIBC)
 #endif

@@ -232,7 +232,8 @@ RS_EXPORT int waitid(idtype_t type, id_t id, siginfo_t *info, int options)
 static int libc_suffices(void)
 {
     return gnu_get_libc_version && __register_atfork && on_exit && dladdr && dlclose && dlopen && dlsym
-        && pthread_condattr_setclock && pthread_create && pthread_getcpuclockid && pthread_key_create && pthread_once
+        && pthread_condattr_setclock && pthread_create && pthread_getcpuclockid && pthread_key_create
+        && pthread_mutex_timedlock && pthread_once
         && pthread_setspecific && pthread_sigmask;
 }
 
