@@ -134,13 +134,20 @@ THOROUGH = {
     "address": ("tests/native/cuda/test_cuda.py", "tests/native/cuda/test_cuda_windows.py"),
     "thread": tuple(f"tests/native/{name}" for name in ("core/test_trace", "cuda/", "mpi/test_driver", "nccl/")),
 }
+# Files of which each test takes seconds, and whose subject others in `make test` touch as well.
+LONG_FILES = (
+    "tests/agent/import_index/test_changes.py",
+    "tests/stage/test_nodes.py",
+    *(f"tests/studies/test_{name}.py" for name in ("ddp", "outcomes", "script")),
+    *(f"tests/gpu/test_declarations.py::test_records_and_numbers_are_the_real_ones[{of}" for of in ("12.1", "12.9")),
+)
 TURNS = Path(os.environ.get("TESTS_TURNS") or ROOT / "build" / "tests" / "turns")  # a run inside a test has its own
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist looks at the groups next
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if any(
+        if item.nodeid.startswith(LONG_FILES) or any(
             item.nodeid.startswith(folders) and f"[{variant}" in item.nodeid for variant, folders in THOROUGH.items()
         ):
             item.add_marker(pytest.mark.slow)
