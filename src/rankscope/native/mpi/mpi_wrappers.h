@@ -129,6 +129,11 @@ RS_HOT struct rs_logged rs_collective_enter(struct rs_thread *thread, enum rs_mp
     return logged;
 }
 
+static inline void rs_collective_flag(struct rs_collective *record, uint8_t flag)
+{
+    RS_SET(record->flags, (uint8_t)(__atomic_load_n(&record->flags, __ATOMIC_RELAXED) | flag));
+}
+
 /* Another thread may have taken the place in the ring meanwhile. */
 static inline void rs_collective_end(struct rs_logged logged, uint64_t now, int failed)
 {
@@ -136,7 +141,7 @@ static inline void rs_collective_end(struct rs_logged logged, uint64_t now, int 
     if (RS_UNLIKELY(!record || rs_log_number(record) != logged.number))
         return;
     if (RS_UNLIKELY(failed))
-        record->flags |= RS_COLL_FAILED;
+        rs_collective_flag(record, RS_COLL_FAILED);
     __atomic_store_n(&record->end_ticks, now, __ATOMIC_RELEASE);
 }
 
@@ -154,9 +159,9 @@ static inline void rs_collective_completed(struct rs_logged logged, uint64_t now
 {
     struct rs_collective *record = logged.record;
     if (waited && record && rs_log_number(record) == logged.number) {
-        uint64_t inside = (record->call_ticks + waited) >> RS_WAITED_SHIFT;
+        uint64_t inside = (__atomic_load_n(&record->call_ticks, __ATOMIC_RELAXED) + waited) >> RS_WAITED_SHIFT;
         RS_SET(record->call_ticks, inside > UINT32_MAX ? UINT32_MAX : (uint32_t)inside);
-        RS_SET(record->flags, (uint8_t)(record->flags | RS_COLL_WAITED));
+        rs_collective_flag(record, RS_COLL_WAITED);
     }
     rs_collective_end(logged, now, 0);
 }
