@@ -292,7 +292,8 @@ def screen_tables(answer: Answer, where: str) -> list[Table]:
     runs = answer.runs
     worse = [event for event in answer.events if event.is_worse]
     going = sum(event.goes_on for event in worse)
-    head = f"{len(runs):,} runs of {where} in {len(answer.series):,} series"
+    noun = "run" if len(runs) == 1 else "runs"
+    head = f"{len(runs):,} {noun} of {where} in {len(answer.series):,} series"
     counts = f"{counted(len(worse), 'regression')} ({going} ongoing)"
     regressions = regressions_table(answer)
     first = Table(
