@@ -5,7 +5,8 @@
 Programs: `import` (one process that imports torch), `one` (a rank of DistributedDataParallel on Gloo, three steps) and
 `two` (two such ranks under torchrun: three processes). Each is run bare and recorded in turns, and recorded with parts
 switched off. Figures are user and system time of all its processes (getrusage), as the median of the differences within
-a round. Wall time is not looked at: a busy machine says nothing there.
+a round. Wall time is not looked at: a busy machine says nothing there. `--callgrind` counts the instructions of the
+rank itself instead, bare and recorded once each (three minutes), which no other program changes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -103,6 +105,23 @@ def of_way(
     return [rankscope, "run", "--out", f"{folder}/run", *options, *words], {**plain, **variables}
 
 
+def instructions(python: Path, rankscope: str) -> dict[str, int]:
+    """Of one rank with three steps, bare and recorded, counted by valgrind; `rankscope run` itself is not in it."""
+    counts = {}
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "program.py"
+        script.write_text(TRAINING)
+        plain = {key: value for key, value in os.environ.items() if not key.startswith("RANKSCOPE_")}
+        plain |= {"OMP_NUM_THREADS": "1", "RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
+        plain |= {"MASTER_PORT": "0", "PYTHONHASHSEED": "0"}
+        valgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", str(python), str(script)]
+        for way, before in {"bare": [], "recorded": [rankscope, "run", "--out", f"{folder}/run"]}.items():
+            done = subprocess.run([*before, *valgrind], env=plain, capture_output=True, text=True, check=True)
+            (counted,) = re.findall(r"Collected : (\d+)", done.stderr)
+            counts[way] = int(counted)
+    return counts
+
+
 def as_markdown(results: dict[str, dict[str, list[float]]]) -> str:
     lines = ["| program | way | CPU ms more than bare | a process | quartiles |", "|---|---|---|---|---|"]
     for program, found in results.items():
@@ -121,10 +140,16 @@ def main() -> int:
     parser.add_argument("--rankscope", default=str(ROOT / ".venv" / "bin" / "rankscope"))
     parser.add_argument("--program", nargs="+", choices=PROCESSES, default=list(PROCESSES))
     parser.add_argument("--way", nargs="+", choices=WAYS, default=list(WAYS))
+    parser.add_argument("--callgrind", action="store_true", help="count instructions of a rank instead")
     parser.add_argument("--save", action="store_true", help="write benchmarks/results/torch_startup.md")
     options = parser.parse_args()
     options.python = Path(os.path.abspath(options.python))
     subprocess.run([options.rankscope, "doctor", "--prepare", "--python", str(options.python)], check=True)
+    if options.callgrind:
+        counts = instructions(options.python, options.rankscope)
+        more = counts["recorded"] - counts["bare"]
+        print(f"{counts['bare']:,} bare, {counts['recorded']:,} recorded: {more:,} more ({more / counts['bare']:.2%})")
+        return 0
     load = os.getloadavg()[0]
     results = {program: measured(program, options, options.way) for program in options.program}
     text = as_markdown(results)
