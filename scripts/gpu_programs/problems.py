@@ -176,7 +176,8 @@ def parallel(steps: int, spread: Callable[[torch.nn.Module], torch.nn.Module] | 
     """Ranks that share the one GPU: each is a host of its own for NCCL."""
     os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
     os.environ["NCCL_HOSTID"] = f"host{os.environ.get('RANK', 0)}"
-    torch.distributed.init_process_group("nccl")
+    if not torch.distributed.is_initialized():  # once: a second start of NCCL in one process hangs here
+        torch.distributed.init_process_group("nccl")
     torch.cuda.set_device(0)
     model = transformer(256, 4)
     model = spread(model) if spread else model
@@ -189,7 +190,6 @@ def parallel(steps: int, spread: Callable[[torch.nn.Module], torch.nn.Module] | 
         optimizer.step()
 
     measure(steps, one)
-    torch.distributed.destroy_process_group()
 
 
 PROBLEMS = {
@@ -224,6 +224,8 @@ def main() -> int:
             torch.cuda.empty_cache()
     if not arguments.turns:
         PROBLEMS[name](name == arguments.problem, arguments.steps)
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
     return 0
 
 

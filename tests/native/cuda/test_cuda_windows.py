@@ -36,10 +36,20 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def simulate(
-    policy: Path, step_ms: float, cost: float, seconds: float, noise: float = 0.05, records: int = 0, seed: int = 1
+    policy: Path,
+    step_ms: float,
+    cost: float,
+    seconds: float,
+    noise: float = 0.05,
+    records: int = 0,
+    seed: int = 1,
+    pause_s: float = 0,
 ) -> dict[str, float]:
-    """A job of so long steps, longer by `cost` while recorded, in which each switch takes 15 ms."""
-    values = map(str, (step_ms, cost, noise, 15, seconds, records, seed))
+    """A job of so long steps, longer by `cost` while recorded, in which each switch takes 15 ms.
+
+    One second after its start, and every 100 s from then on, a step lasts longer by a pause.
+    """
+    values = map(str, (step_ms, cost, noise, 15, seconds, records, seed, pause_s))
     done = subprocess.run([str(policy), *values], capture_output=True, text=True, timeout=60, check=True)
     found: dict[str, float] = json.loads(done.stdout)
     return found
@@ -61,6 +71,15 @@ def test_recording_costs_a_hundredth_at_most(policy: Path, step_ms: float, cost:
 @pytest.mark.parametrize("noise", [0.0, 0.3, 0.9])
 def test_noisy_steps_cost_no_more(policy: Path, noise: float) -> None:
     assert all(simulate(policy, 9, 0.2, 600, noise, seed=seed)["overhead"] < 0.011 for seed in range(5))
+
+
+@pytest.mark.parametrize("pause_s", [0.5, 5])
+def test_a_pause_is_not_taken_for_what_recording_costs(policy: Path, pause_s: float) -> None:
+    figures = simulate(policy, 9, 0.2, 600, pause_s=pause_s)
+    assert figures["cost"] == pytest.approx(0.2, rel=0.1)
+    assert figures["overhead"] < 0.0101
+    assert figures["told_overhead"] == pytest.approx(figures["overhead"], rel=0.35)
+    assert figures["windows"] > simulate(policy, 9, 0.2, 600)["windows"] / 2
 
 
 def test_what_costs_nothing_is_recorded_nearly_whole(policy: Path) -> None:
@@ -131,7 +150,7 @@ def check_estimates(folder: Path, steps: int) -> None:
     assert row["cost"] >= 0 and 0 < row["spent_share"] < 1
     assert run.table("overhead").to_arrow().to_pylist()[0]["gpu_cost_ns"] == row["spent_ns"]
     notes = [note for name in ("gpu", "gpu_time", "gpu_steps") for note in run.table(name).notes]
-    assert sum("window" in note for note in notes) == 3
+    assert sum(note.startswith("Recorded in") for note in notes) == 3
 
 
 def compare_some(rows: Any, told: dict[int, dict[str, float]]) -> None:

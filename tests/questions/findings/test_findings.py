@@ -32,7 +32,7 @@ from rankscope.questions.findings.startup import (
     slow_start,
     wrong_launcher,
 )
-from rankscope.questions.findings.steps import checkpointing, compiling, gc_bound, stalled
+from rankscope.questions.findings.steps import checkpointing, compiling, data_bound, gc_bound, stalled
 from rankscope.questions.findings.stragglers import host_imbalance, oversubscribed, straggler
 from rankscope.questions.findings.table import COLUMNS, MOST, RULES, findings, not_looked_for
 from rankscope.rank_file import Flag, LayerNumber, MarkKind, Part, State
@@ -461,3 +461,15 @@ def test_what_could_not_be_looked_for_is_said(tmp_path: Path) -> None:
 
 def test_nothing_recorded_nothing_found(tmp_path: Path) -> None:
     assert [one for rule in RULES for one in rule(opened(tmp_path, rank(0, 1)))] == []
+
+
+def test_savings_count_steps_that_are_overwritten(tmp_path: Path) -> None:
+    ranks = [rank(number, 2) for number in range(2)]
+    for writer in ranks:
+        writer.steps(steps([{Part.DATA: 6.0, Part.FORWARD: 4.0}] * 40), capacity=16)
+    run = opened(tmp_path, *ranks)
+    (finding,) = data_bound(run)
+    assert finding.saved_ns == pytest.approx(40 * 6 * MS)
+    table = findings(run)
+    shares = [row[4] for row in table.rows if row[-1] == "data_bound"]
+    assert shares == [pytest.approx(0.6)]

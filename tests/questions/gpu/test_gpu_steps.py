@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mpis import ROOT
-from rankscope.model.gpu import DeviceStep
+from rankscope.model.gpu import DeviceStep, GpuRecording
 from rankscope.model.records import RankFacts, Reading, Step
 from rankscope.questions.findings.gpu import sync_saving_ns
 from rankscope.questions.findings.table import findings_of
@@ -101,6 +101,34 @@ def test_gaps_of_the_device_itself_cannot_be_saved() -> None:
     assert sync_saving_ns(one) == pytest.approx(1 * MS)
 
 
+def sampled(reading: Reading, recorded: int) -> Reading:
+    """As if recorded in windows: of the device only the first steps are known."""
+    columns: Any = reading.device_step_columns
+    reading.device_step_columns = {name: values[:recorded] for name, values in columns.items()}
+    reading.gpu_recordings = [GpuRecording(1, 0, STEPS, float(recorded), 1, 0.5, 0.1, 0, None)]
+    return reading
+
+
+def test_steps_outside_windows_tell_what_recording_added() -> None:
+    """Recorded steps take 12 ms, of which the device computes 4; the others take 10."""
+    reading = sampled(training(step_ms=12.0, idle_launch=8.0), 8)
+    steps: Any = reading.step_columns
+    steps["end_ns"] = np.cumsum(np.where(np.asarray(steps["number"]) <= 8, 12 * MS, 10 * MS))
+    steps["begin_ns"] = np.concatenate([[0], steps["end_ns"][:-1]])
+    steps["other_ns"] = steps["end_ns"] - steps["begin_ns"]
+    run = run_of([reading])
+    (finding,) = (finding for finding in findings_of(run) if finding.rule == "launch_bound")
+    assert finding.title.endswith("for 6 ms of an unrecorded step of 10 ms (60 %)")
+    assert finding.saved_ns == pytest.approx(6 * MS * STEPS)
+
+
+def test_a_host_that_recording_makes_slower_waits_longer_without() -> None:
+    """Recorded, the host takes 11 of 12 ms for itself and waits for 1; outside windows the step takes 10."""
+    (device,) = device_steps_of(run_of([sampled(training(step_ms=12.0, idle_launch=4.0, sync=1.0), 16)]))
+    assert sync_saving_ns(device, 10.0 * MS) == pytest.approx((10 - 11 / 1.28) * MS)
+    assert sync_saving_ns(device, 8.0 * MS) == pytest.approx(0.0, abs=1)  # the device alone takes that long
+
+
 @pytest.fixture(scope="module")
 def problems(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("problems")
@@ -168,3 +196,44 @@ def test_steps_in_windows_are_told_though_the_hosts_are_overwritten(tmp_path: Pa
     (one,) = device_steps_of(run)
     assert 0.9 * run.query("SELECT count(*) FROM device_steps")[0][0] < one.steps and first == 1
     assert one.idle["launch"] > 0.5 * one.step_ns
+
+
+@pytest.mark.parametrize("windows", [0, 2])
+def test_a_pause_in_a_window_does_not_stand_for_the_run(windows: int) -> None:
+    """All recorded, its share of the mean is its share of the run; windows do not know how often there are pauses."""
+    reading = training(idle_launch=4.0)
+    device: Any = reading.device_step_columns
+    device["end_ns"][-1] += 90 * MS
+    device["idle_python_ns"] = np.where(device["number"] == STEPS, 90 * MS, 0)
+    reading.gpu_recordings = [GpuRecording(windows, 0, 1000, float(STEPS), 1, 0.1, 0.01, 0, None)]
+    run = run_of([reading])
+    (gpu,) = device_steps_of(run)
+    assert gpu.step_ns == (10 * MS if windows else pytest.approx(10 * MS + 90 * MS / gpu.steps))
+    assert gpu.idle["python"] == (0 if windows else pytest.approx(90 * MS / gpu.steps))
+    assert any("1 step of more than 3 medians left out" in note for note in gpu_steps(run).notes) == bool(windows)
+
+
+def test_what_a_step_could_save_counts_for_steps_that_are_overwritten() -> None:
+    reading = training(idle_launch=4.0)
+    for columns in (reading.step_columns, reading.device_step_columns):
+        assert columns is not None
+        columns["number"] = np.asarray(columns["number"]) + 980
+    rule, saved_ns = first_finding(run_of([reading]))
+    assert rule == "launch_bound" and saved_ns == pytest.approx(4.0 * MS * 1000)
+
+
+# what removing the problem saves, by turns in one bare process (gpu_savings.py says both)
+SAVED_MS = {"launch": 9.22, "data": 14.86, "item": 2.13, "pageable": 8.11, "ddp": 4.19}
+RULES = dict(
+    zip(SAVED_MS, ("launch_bound", "data_bound", "synchronising", "gpu_copies", "gpu_communication"), strict=True)
+)
+
+
+@pytest.mark.parametrize("problem", SAVED_MS)
+def test_recorded_in_windows_the_first_finding_promises_what_is_saved(problem: str, tmp_path: Path) -> None:
+    folder = unpacked("gpu_problems_windows-2026-11-18.tar.xz", tmp_path, f"problems/{problem}/")
+    run = open_run(folder, read_rank_file)
+    rule, saved_ns = first_finding(run)
+    (steps,) = run.query("SELECT max(number) FROM steps")[0]
+    assert rule == RULES[problem]
+    assert saved_ns / steps == pytest.approx(SAVED_MS[problem] * MS, rel=0.15)

@@ -27,15 +27,17 @@ static uint64_t second_ns = 1000000000u;        /* tests let time pass faster */
 #define BARE_STEPS 8u
 #define LONGEST_NS SECONDS(30)      /* for which steps are waited for, where they are long */
 #define TRIAL_NS SECONDS(300)       /* a job as long as this may cost as much as a share of it all at once */
-static double share_of_time = 0.009;    /* that recording may cost; tests take more of it */
+static double share_of_time = 0.006;    /* that recording may cost, of the hundredth that all of us may; tests take more of it */
 #define LEAST_SHARE 0.002
-#define CHEAP 0.008
+#define CHEAP 0.006
 #define FIRST_COST 0.4              /* before it is measured */
 #define NOT_MEASURED -1.0
 #define COSTS 15u                   /* the latest that count */
 #define ROWS 256u
+#define SAMPLE 255u                 /* steps of a period that are looked at one by one */
+#define PAUSE 3.0                   /* medians: of a longer step no more counts, as the loop did something else in it */
 
-struct period { uint64_t steps, ns; };
+struct period { uint64_t steps, ns; uint64_t sample[SAMPLE]; uint32_t latest; };   /* latest: its place, or SAMPLE */
 
 static int wanted, is_open, has_stepped, has_first_only;
 static uint64_t began_ns, switched_ns, first_step_ns, next_ns;
@@ -43,7 +45,7 @@ static uint64_t kernels, kernel_ns, millisteps;          /* of this window; wind
 static uint64_t device_steps, device_ns, launching_ns;   /* of steps on the devices; of it, idle because of the host */
 static struct period now_in, recorded, bare_before;     /* this period, the last window, the time before it */
 static double costs[COSTS], first_cost;          /* the latest; that of the first window */
-static uint64_t first_window_ns, first_opened_ns;
+static double first_work_ns, later_work_ns;     /* of steps in windows that have ended, without pauses */
 static uint64_t dice;
 static struct rs_chunk *rows;
 static struct rs_window *last_row;
@@ -52,10 +54,10 @@ void rs_windows_forget(void)
 {
     wanted = is_open = has_stepped = has_first_only = 0;
     first_cost = NOT_MEASURED;
-    first_window_ns = first_opened_ns = 0;
+    first_work_ns = later_work_ns = 0;
     began_ns = switched_ns = first_step_ns = next_ns = 0;
     kernels = kernel_ns = millisteps = device_steps = device_ns = launching_ns = 0;
-    now_in = recorded = bare_before = (struct period){0, 0};
+    now_in.steps = recorded.steps = bare_before.steps = now_in.ns = recorded.ns = bare_before.ns = 0;
     rows = NULL;
     last_row = NULL;
 }
@@ -71,7 +73,7 @@ void rs_windows_begin(int may_pause)
     wanted = may_pause;
     first_cost = NOT_MEASURED;
     is_open = !may_pause;
-    began_ns = switched_ns = first_opened_ns = rs_cuda.row->started_ns;
+    began_ns = switched_ns = rs_cuda.row->started_ns;
     rs_cuda.row->window_begin_ns = is_open ? began_ns : 0;
     dice = began_ns | 1;
 }
@@ -118,7 +120,37 @@ static double sqrt_of(double value)
     return value > 0 ? root : 0;
 }
 
-static double mean_ns(const struct period *period) { return (double)period->ns / (double)period->steps; }
+static uint64_t next_dice(void) { return dice = dice * 6364136223846793005ull + 1442695040888963407ull; }
+
+/* A step more, or more of the last one. All of a period's steps are equally likely to be in its sample. */
+static void add_step(struct period *period, uint64_t ns, int is_rest)
+{
+    period->ns += ns;
+    if (is_rest) {
+        if (period->steps && period->latest < SAMPLE)
+            period->sample[period->latest] += ns;
+        return;
+    }
+    uint64_t place = period->steps++;
+    if (place >= SAMPLE)
+        place = (next_dice() >> 16) % period->steps;
+    period->latest = place < SAMPLE ? (uint32_t)place : SAMPLE;
+    if (place < SAMPLE)
+        period->sample[place] = ns;
+}
+
+/* The mean step, of which pauses (a checkpoint, an evaluation) are no part; 0: there is none. */
+static double usual_ns(const struct period *period)
+{
+    double sorted[SAMPLE], sum = 0;
+    uint64_t count = period->steps < SAMPLE ? period->steps : SAMPLE;
+    for (uint64_t i = 0; i < count; i++)
+        sorted[i] = (double)period->sample[i];
+    double most = count ? PAUSE * median(sorted, count) : 0;
+    for (uint64_t i = 0; i < count; i++)
+        sum += sorted[i] < most ? sorted[i] : most;
+    return count ? sum / (double)count : 0;
+}
 
 /* A window is over, and so is the time after it: its steps against those after it and before it. */
 static void compare(void)
@@ -126,10 +158,10 @@ static void compare(void)
     const struct period *after = &now_in;
     if (recorded.steps < BARE_STEPS || after->steps < BARE_STEPS || !recorded.ns || !after->ns)
         return;
-    double bare_ns = mean_ns(after);
+    double bare_ns = usual_ns(after);
     if (bare_before.steps >= BARE_STEPS && bare_before.ns)
-        bare_ns = (bare_ns + mean_ns(&bare_before)) / 2;
-    double cost = mean_ns(&recorded) / bare_ns - 1;
+        bare_ns = (bare_ns + usual_ns(&bare_before)) / 2;
+    double cost = usual_ns(&recorded) / bare_ns - 1;
     if (rs_cuda.row->windows == 1)
         first_cost = cost;
     else if (rs_cuda.row->costs == 1 && has_first_only)
@@ -155,17 +187,17 @@ static double cost_at_most(void)
     return row->costs ? (double)(row->cost_ppm + row->cost_error_ppm) / 1e6 : has_stepped ? FIRST_COST : 0;
 }
 
+static double of_cost(double cost, double recorded_ns) { return cost > 0 ? cost / (1 + cost) * recorded_ns : 0; }
+
 static double spent_ns(uint64_t now_ns)
 {
     const struct rs_cuda *row = rs_cuda.row;
     double cost = row->costs ? (double)row->cost_ppm / 1e6 : cost_at_most();
     double of_first = row->windows && first_cost != NOT_MEASURED ? first_cost : cost;
-    uint64_t before_ns = first_step_ns > first_opened_ns ? first_step_ns - first_opened_ns : 0;     /* before there are steps, launching is not what takes the time */
-    uint64_t window_ns = row->window_ns + (is_open ? now_ns - switched_ns : 0);
-    uint64_t first_ns = row->windows ? first_window_ns : window_ns;
-    double rest_ns = (double)(window_ns - first_ns), stepping_ns = first_ns > before_ns ? (double)(first_ns - before_ns) : 0;
-    return (of_first > 0 ? of_first / (1 + of_first) * stepping_ns : 0) + (cost > 0 ? cost / (1 + cost) * rest_ns : 0)
-           + (double)row->switching_ns;
+    uint64_t since_ns = first_step_ns > switched_ns ? first_step_ns : switched_ns;  /* before there are steps, launching is not what takes the time */
+    double open_ns = is_open && has_stepped && now_ns > since_ns ? (double)(now_ns - since_ns) : 0;
+    return of_cost(of_first, first_work_ns + (row->windows ? 0 : open_ns))
+           + of_cost(cost, later_work_ns + (row->windows ? open_ns : 0)) + (double)row->switching_ns;
 }
 
 /* --- windows --- */
@@ -221,12 +253,11 @@ void rs_windows_step(uint64_t begin_ns, uint64_t end_ns, int is_rest)
         first_step_ns = begin_ns;
     has_stepped = 1;
     if (begin_ns >= switched_ns)
-        now_in.ns += ns;
+        add_step(&now_in, ns, is_rest);
     if (is_rest)
         return;
     row->seen_steps++;
     if (begin_ns >= switched_ns) {
-        now_in.steps++;
         row->window_millisteps += is_open ? 1000 : 0;
     } else if (ns && end_ns > switched_ns) {            /* recording began or ended in the middle of it */
         uint64_t part = is_open ? end_ns - switched_ns : switched_ns - begin_ns;
@@ -252,8 +283,7 @@ static uint64_t distance_ns(uint64_t now_ns, double cost, uint64_t window_ns)
     double late_ns = (spent_ns(now_ns) + one_ns) / share_of_time - (passed_ns > (double)TRIAL_NS ? passed_ns : (double)TRIAL_NS);
     if (late_ns > ns)
         ns = late_ns;
-    dice = dice * 6364136223846793005ull + 1442695040888963407ull;
-    ns *= 0.75 + 0.5 * (double)(dice >> 40) / (double)(1u << 24);   /* not in step with what the job does every so often */
+    ns *= 0.75 + 0.5 * (double)(next_dice() >> 40) / (double)(1u << 24);   /* not in step with what the job does every so often */
     return ns > (double)BARE_NS ? (uint64_t)ns : BARE_NS;
 }
 
@@ -303,14 +333,14 @@ void rs_windows_closed(uint64_t now_ns)
     struct rs_cuda *row = rs_cuda.row;
     row->windows++;
     row->window_ns += now_ns - switched_ns;
-    if (row->windows == 1)
-        first_window_ns = now_ns - switched_ns;
+    double work_ns = usual_ns(&now_in) * (double)(row->window_millisteps - millisteps) / 1000;
+    *(row->windows == 1 ? &first_work_ns : &later_work_ns) += work_ns;
     row->window_begin_ns = 0;
     write_row(now_ns);
     recorded = now_in;
     is_open = 0;
     switched_ns = now_ns;
-    now_in = (struct period){0, 0};
+    now_in.steps = now_in.ns = 0;
     double cost = cost_at_most();
     next_ns = now_ns + (row->costs && cost > CHEAP ? distance_ns(now_ns, cost, WINDOW_NS) : BARE_NS);
 }
@@ -325,11 +355,9 @@ void rs_windows_opened(uint64_t now_ns)
     }
     if (row->windows)
         bare_before = now_in;       /* before the first one the program warms up */
-    now_in = (struct period){0, 0};
+    now_in.steps = now_in.ns = 0;
     is_open = 1;
     switched_ns = now_ns;
-    if (!row->windows)
-        first_opened_ns = now_ns;
     row->window_begin_ns = now_ns;
     kernels = kernel_ns = 0;
     millisteps = row->window_millisteps;

@@ -32,9 +32,8 @@ def replayed_savings(tables: Tables, findings: Sequence[Finding]) -> None:
 
 
 def _steps(tables: Tables, model: Model) -> int:
-    """All that the ranks have in common: of GPUs that were recorded in windows some of them are replayed."""
-    steps = steps_of(tables)
-    return max(len(model.replayed_ns), len(steps.common()) if steps.ranks else 0)
+    """All steady ones: some are replayed, of those whose records are kept and, on GPUs, that windows have recorded."""
+    return max(len(model.replayed_ns), steps_of(tables).all_steady_steps())
 
 
 def replayed_model(tables: Tables) -> Model | None:

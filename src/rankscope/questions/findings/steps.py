@@ -47,7 +47,7 @@ def data_bound(tables: Tables) -> list[Finding]:
             f"loader for {seconds(least)} of a step of {seconds(step)} ({100 * least / step:.0f} %)",
             "give the data loader more workers (num_workers), prefetch more, or a faster source",
             [f"step_parts: no rank waits less than {seconds(least)} a step"],
-            least * max(len(rank_steps.number) for rank_steps in steps.ranks),
+            least * steps.all_steps(),
             fix=Change("cause", cause="data"),
         )
     ]
@@ -62,6 +62,12 @@ class _Taken:
     steps_ns: float  # the same steps, whole
     steps: int
     having: int  # steps that have any of it
+    all_steps: int  # also those whose records are overwritten
+
+    @property
+    def in_all_ns(self) -> float:
+        """As if the steps that are overwritten were like those that are not."""
+        return self.sum_ns * max(1.0, self.all_steps / self.steps)
 
     @property
     def is_noticeable(self) -> bool:
@@ -71,11 +77,12 @@ class _Taken:
 def _taken(steps: Steps, ask: Callable[[RankSteps], Any]) -> _Taken:
     common = steps.common()
     if not len(common):
-        return _Taken(0.0, 0.0, 0, 0)
+        return _Taken(0.0, 0.0, 0, 0, 0)
     chosen = Chosen(steps.ranks, common)
     most = chosen.table(ask).max(axis=0)
     step_ns = chosen.table(lambda rank_steps: rank_steps.length_ns).mean(axis=0)
-    return _Taken(float(most.sum()), float(step_ns.sum()), len(common), int((most > 0).sum()))
+    having = int((most > 0).sum())
+    return _Taken(float(most.sum()), float(step_ns.sum()), len(common), having, steps.all_steady_steps())
 
 
 def gc_bound(tables: Tables) -> list[Finding]:
@@ -93,7 +100,7 @@ def gc_bound(tables: Tables) -> list[Finding]:
             f"{seconds(taken.steps_ns / taken.steps)} ({100 * taken.sum_ns / taken.steps_ns:.0f} %)",
             "call gc.freeze() after the start, or gc.disable() and collect every few hundred steps on all ranks",
             [f"step_parts: GC, {seconds(taken.sum_ns)} in {taken.having} of {counted(taken.steps, 'step')}"],
-            taken.sum_ns,
+            taken.in_all_ns,
             fix=Change("cause", cause="gc"),
         )
     ]
@@ -118,7 +125,7 @@ def checkpointing(tables: Tables) -> list[Finding]:
                 f"step_parts: Checkpoint, {seconds(taken.sum_ns / taken.having)} in each of "
                 f"{counted(taken.having, 'step')}"
             ],
-            taken.sum_ns,
+            taken.in_all_ns,
             fix=Change("cause", cause="checkpoint"),
         )
     ]

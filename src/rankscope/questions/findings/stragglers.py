@@ -65,7 +65,9 @@ def _slow_host(steps: Steps) -> list[SlowHost]:
         if here.sum() > 1 and (~here).sum() > 1 and gap >= SLOW_HOST_NOTICEABLE * step_ns:
             ranks = [rank_steps.rank for rank_steps in steps.ranks if rank_steps.host == host]
             slow_hosts.append(
-                SlowHost(host, ranks, float(own_ns[here].mean()), float(own_ns[~here].mean()), gap, len(common))
+                SlowHost(
+                    host, ranks, float(own_ns[here].mean()), float(own_ns[~here].mean()), gap, steps.all_steady_steps()
+                )
             )
     return slow_hosts
 
@@ -163,7 +165,9 @@ def _wanting(tables: Tables) -> Iterator[tuple[str, _Wanting]]:
             used = float(rank_steps.of_which["process_cpu"][mask].mean()) / length
             yield (
                 host,
-                _Wanting(length, float(rank_steps.of_which["runnable"][mask].mean()), used, cpus, int(mask.sum())),
+                _Wanting(
+                    length, float(rank_steps.of_which["runnable"][mask].mean()), used, cpus, steps.all_steady_steps()
+                ),
             )
         elif runnable_ns and not of_rank:
             # its share of the whole process is taken for that between MPI_Init and MPI_Finalize, too

@@ -171,8 +171,8 @@ def _not_in_traces(tables: Tables) -> list[str]:
 def _steps_ns(tables: Tables) -> float:
     """All steps of the rank whose steps take longest, as if each were a steady one."""
     steps = steps_of(tables)
-    lengths = [(rank.length_ns[steps.steady(rank)], len(rank.number)) for rank in steps.ranks]
-    return max((float(steady.mean()) * count for steady, count in lengths if len(steady)), default=0.0)
+    lengths = (rank.length_ns[steps.steady(rank)] for rank in steps.ranks)
+    return max((float(steady.mean()) for steady in lengths if len(steady)), default=0.0) * steps.all_steps()
 
 
 def findings(tables: Tables, selection: Selection = ALL) -> Table:

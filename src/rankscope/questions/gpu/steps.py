@@ -25,7 +25,12 @@ COUNTS = ("kernels", "kernel_ns", "copies", "copy_bytes", "pageable_bytes", "syn
 GPU_STEPS_COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
     Column("device", Unit.NAME, "GPU", "the GPU's number in that process"),
-    Column("steps", Unit.COUNT, "Steps", "steady steps of which the device's time is known"),
+    Column(
+        "steps",
+        Unit.COUNT,
+        "Steps",
+        "steady steps of which the device's time is known; of windows without those longer than three medians",
+    ),
     Column(
         "step_ns",
         Unit.NS,
@@ -84,13 +89,22 @@ WITHOUT_CPU = "least(coalesce(s.runnable_ns, 0), d.idle_launch_ns + d.idle_pytho
 LEFT = f"(1 - coalesce({WITHOUT_CPU} / nullif(d.idle_launch_ns + d.idle_python_ns, 0), 0))"
 IDLE = {cause: f"d.idle_{cause}_ns{f' * {LEFT}' if cause in BY_ITSELF else ''}" for cause in CAUSES}
 IDLE[PREEMPTED] = WITHOUT_CPU
-SQL = f"""
-    SELECT rank, device, count(*), avg(d.end_ns - d.begin_ns), avg(d.overlapped_ns),
+PAUSE = 3.0  # median steps: a longer one in a window is a pause, which windows do not have as often as the run
+STEADY = f"""
+    WITH steady AS (
+        SELECT rank, d.*, d.end_ns - d.begin_ns AS length_ns, coalesce(r.windows, 0) > 0 AS sampled
+        FROM device_steps d JOIN ranks USING (process) LEFT JOIN gpu_recordings r USING (process)
+        WHERE role = 'rank' AND NOT d.cut AND d.number >= ?),
+    usual AS (
+        SELECT rank, device, quantile_cont(length_ns, 0.5) * {PAUSE} AS most_ns FROM steady GROUP BY rank, device)"""
+SQL = f"""{STEADY}
+    SELECT rank, device, count(*), avg(length_ns), avg(d.overlapped_ns),
         {", ".join(f"avg(d.{name}_ns)" for name in BUSY)}, {", ".join(f"avg({idle})" for idle in IDLE.values())},
         {", ".join(f"avg(d.{name})" for name in COUNTS)},
-        quantile_cont(d.end_ns - d.begin_ns, 0.5), quantile_cont(d.end_ns - d.begin_ns, 0.99)
-    FROM device_steps d JOIN ranks USING (process) LEFT JOIN steps s USING (process, number)
-    WHERE role = 'rank' AND NOT d.cut AND number >= ? GROUP BY rank, device ORDER BY rank, device"""
+        quantile_cont(length_ns, 0.5), quantile_cont(length_ns, 0.99)
+    FROM steady d JOIN usual USING (rank, device) LEFT JOIN steps s USING (process, number)
+    WHERE NOT sampled OR length_ns <= most_ns GROUP BY rank, device ORDER BY rank, device"""
+PAUSES = f"{STEADY} SELECT count(*) FROM steady JOIN usual USING (rank, device) WHERE sampled AND length_ns > most_ns"
 CUT = "SELECT count(*) FROM device_steps WHERE cut"
 LENGTHS = "SELECT number, max(end_ns - begin_ns) FROM device_steps WHERE NOT cut GROUP BY number ORDER BY number"
 
@@ -184,6 +198,12 @@ def gpu_steps(tables: Tables, selection: Selection = ALL) -> Table:
     if cut:
         text = f"{counted(cut, 'step')} of a device left out: what it or its host did then is no longer known."
         table.notes.append(text)
+    pauses = tables.query(PAUSES, (_first_steady(tables),))[0][0]
+    if pauses:
+        table.notes.append(
+            f"{counted(pauses, 'step')} of more than {PAUSE:.0f} medians left out: windows are samples, and a pause in "
+            "one of them would count for the whole run."
+        )
     table.notes += windows_note(tables)
     return arranged(table, selection)
 

@@ -26,7 +26,8 @@ COLUMNS = (
         "cost",
         Unit.SHARE,
         "Cost while recording",
-        "mean recorded step ÷ mean step not recorded, around it, − 1; median of the latest 15 windows; 0 if below",
+        "mean recorded step ÷ mean step not recorded, around it, − 1 (of a step longer than three medians, three "
+        "medians); median of the latest 15 windows; 0 if below",
     ),
     Column("cost_error", Unit.SHARE, "±", "standard error of `cost`: 1.25 × 1.4826 × median deviation ÷ √windows"),
     Column("spent_ns", Unit.NS, "Cost in all", "`cost` ÷ (1 + `cost`) × recorded time of steps + switching on and off"),

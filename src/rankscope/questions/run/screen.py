@@ -251,7 +251,9 @@ def _step(answer: Answer) -> Bars | None:
     elif lengths is not None:
         figures += [("p50", lengths["p50_ns"], Unit.NS), ("p99", lengths["p99_ns"], Unit.NS)]
     slowest = max(number(row, "step_ns") for row in on_gpus or on_hosts)
-    figures.append(("step", max(int(number(row, "steps")) for row in on_gpus or on_hosts), Unit.COUNT))
+    seen = max((int(number(row, "steps")) for row in rows_of(answer("gpu_windows"))), default=0) if on_gpus else 0
+    label = f"of {seen:,} step" if seen else "step"  # windows have recorded some of them
+    figures.append((label, max(int(number(row, "steps")) for row in on_gpus or on_hosts), Unit.COUNT))
     figures += _mfu(answer)
     figures += [("steps/s", 1e9 / slowest, Unit.NUMBER)] if slowest else []
     bars = device_bars(on_gpus) if on_gpus else host_bars(on_hosts, rows_of(answer("bubbles")))

@@ -167,6 +167,15 @@ class Steps:
             at += len(own_values)
         return values
 
+    def all_steps(self) -> int:
+        """Of the rank with most of them, also those whose records are overwritten: recorded steps count from 1."""
+        counts = [(len(rank.number), int(rank.number[-1])) for rank in self.ranks if len(rank.number)]
+        return max((last if self.source == "recorded" else kept for kept, last in counts), default=0)
+
+    def all_steady_steps(self) -> int:
+        """The same without warm-up."""
+        return max(0, self.all_steps() - self.left_out)
+
     def common(self) -> Array:
         """The numbers of the steady steps that every rank has."""
         numbers_of = list({id(rank_steps.number): rank_steps.number for rank_steps in self.ranks}.values())
