@@ -13,7 +13,7 @@ from fuzz.seeds import collected
 from mpis import ROOT
 from rankscope.cli.load import run as load
 from rankscope.model.tables import Column, Unit
-from runs.contradictions import contradictions, impossible
+from runs.contradictions import contradictions, impossible, unexplained
 from runs.loaded import SHARED
 from runs.simulated import Skew, train, write
 from runs.small_run import MILLI
@@ -90,3 +90,25 @@ def test_what_cannot_be_is_seen() -> None:
     assert impossible(time, -1.0) and impossible(share, 1.2) and impossible(share, float("nan"))
     assert not impossible(time, 0) and not impossible(share, 1.0) and not impossible(time, None)
     assert not impossible(Column("offset_ns", Unit.NS, formula="ahead; negative: behind"), -5)
+
+
+EXPOSED = "Exposed transfer takes 292 µs of a step of 877 µs (33 %)"
+
+
+@pytest.mark.parametrize(
+    ("title", "saved", "is_well"),
+    [
+        (EXPOSED, 42.5, False),
+        (EXPOSED, 5.0, False),
+        (EXPOSED, 32.6, True),
+        (f"{EXPOSED}; 373 µs of a step could be saved by overlap: waits that follow from it end, too", 42.5, True),
+        (f"{EXPOSED}; 373 µs of it could be saved by overlap: waits that follow from it end, too", 42.5, False),
+        (f"{EXPOSED}; 44 µs of it could be saved by overlap: there is no more compute to hide it behind", 5.0, True),
+        (f"{EXPOSED}; 44 µs of it could be saved by overlap: there is no more compute to hide it behind", 42.5, False),
+        (f"{EXPOSED}; 44 µs of it could be saved", 5.0, False),
+        ("Checkpoints block the loop: 2 s, 20 % of the steps", 31.0, False),
+        ("Rank 3 is late by 5 ms a step: forward", 31.0, True),
+    ],
+)
+def test_a_title_and_a_saving_that_do_not_go_together_are_seen(title: str, saved: float, is_well: bool) -> None:
+    assert (unexplained(title, saved) == "") == is_well

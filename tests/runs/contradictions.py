@@ -19,6 +19,7 @@ from rankscope.output.forms import FORMS
 from rankscope.output.screen import to_screen
 from rankscope.output.text import to_text
 from rankscope.pictures import Page
+from rankscope.questions.findings.table import findings_of
 from rankscope.questions.gpu.kernel_names import renamed
 from rankscope.questions.imports.modules import import_icicle
 from rankscope.questions.mpi.calls import OUTSIDE
@@ -352,6 +353,40 @@ def findings(run: Answers) -> Iterator[str]:
                 yield f"findings: {row['finding']} beside a share of {row['share']}"
     if not table.rows and not any("Empty: " in note for note in table.notes):
         yield "findings: empty, and no word about it"
+
+
+SAID = re.compile(r"\((\d+) %\)|(\d+) % of the steps")
+COULD_SAVE = re.compile(r"([\d.,]+) (s|ms|µs|ns) of (it|a step) could be saved(?: by overlap)?[,:] \w")
+STEP = re.compile(r"of a step of ([\d.,]+) (s|ms|µs|ns)")
+
+
+@rule
+def savings(run: Answers) -> Iterator[str]:
+    """What a title says that a step loses is what could be saved of it, or the title says how much, and why."""
+    fixed = {finding.rule for finding in findings_of(run.run.store(events=True)) if finding.fix is not None}
+    for row in run["findings"]:
+        if row["rule"] in fixed and row["steps_share"] is not None:
+            wrong = unexplained(row["finding"], 100 * row["steps_share"])
+            if wrong:
+                yield f"findings: {wrong}, saves {100 * row['steps_share']:.1f} % of the steps: {row['finding']}"
+
+
+def unexplained(title: str, saved: float) -> str:
+    """Why the title of a finding and its saving, in % of the steps, do not go together."""
+    said, could, step = SAID.search(title), COULD_SAVE.search(title), STEP.search(title)
+    if could and step and not near(100 * in_ns(*could.group(1, 2)) / in_ns(*step.groups()), saved):
+        return "could be saved is another share"
+    share = float(said.group(1) or said.group(2)) if said else None
+    if share is None or near(share, saved):
+        return ""
+    if could is None:
+        return "another share, and no word why"
+    return "is not of it" if (saved > share) == (could.group(3) == "it") else ""
+
+
+def near(share: float, other: float) -> bool:
+    """In %, of figures in two digits: one may be of all steps of the slowest rank, the other of the steady steps."""
+    return abs(share - other) <= 1 + 0.08 * share
 
 
 @rule

@@ -19,6 +19,7 @@ class Finding:
     once: bool = False  # however long the job runs, it costs no more than this
     in_steps: bool = True  # what is saved is time of the steps, so that a longer job saves more
     fix: Change | None = None  # the what-if that tells what it saves, where the run can be replayed
+    loss_ns: float | None = None  # of a step, as the title says, 0 where it does not; None: saved_ns by the steps
 
 
 def seconds(ns: float) -> str:

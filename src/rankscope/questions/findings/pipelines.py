@@ -86,7 +86,10 @@ def _finding(bubbles: Bubbles, slow: Slow, late: Sequence[LateCause]) -> Finding
     evidence = ["messages: transfer between the two ranks" if slow.kind == "link" else "bubbles: compute of each stage"]
     evidence += [f"causes: {cause.evidence}" for cause in late[:1]]
     saved_ns = slow.excess_ns * len(bubbles.numbers)
-    return Finding("slow_pipeline_part", title, WHAT_TO_DO[slow.kind], evidence, saved_ns, fix=_fix(slow))
+    loss_ns = slow.excess_ns
+    return Finding(
+        "slow_pipeline_part", title, WHAT_TO_DO[slow.kind], evidence, saved_ns, fix=_fix(slow), loss_ns=loss_ns
+    )
 
 
 def _fix(slow: Slow) -> Change | None:

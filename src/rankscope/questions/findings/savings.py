@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
 from rankscope.model.tables import Tables, Wrong
-from rankscope.questions.findings.finding import Finding
+from rankscope.questions.findings.finding import Finding, seconds
 from rankscope.questions.steps.data import steps_of
-from rankscope.questions.whatif.changes import checked
+from rankscope.questions.whatif.changes import Change, checked, least_step_ns
 from rankscope.questions.whatif.whatif import LEAST_SAVING, Model, model_of
 
+ALIKE = 0.05  # of what the title says that a step loses: a saving as near as that is the same
 _KEPT: WeakKeyDictionary[Tables, Model | None] = WeakKeyDictionary()
 
 
@@ -25,10 +28,46 @@ def replayed_savings(tables: Tables, findings: Sequence[Finding]) -> None:
         except Wrong:  # this run does not tell it
             continue
         before, after = float(model.replayed_ns.mean()), float(model.changed_ns([change]).mean())
-        if (
-            before - after >= LEAST_SAVING * before
-        ):  # else it does not see what the rule sees, and `whatif` shows nothing
-            finding.saved_ns = (before - after) * _steps(tables, model)
+        if before - after < LEAST_SAVING * before:
+            continue  # it does not see what the rule sees, and `whatif` shows nothing
+        steps = _steps(tables, model)
+        loss_ns = finding.loss_ns if finding.loss_ns is not None else (finding.saved_ns or 0.0) / steps
+        finding.title += _of_it(model, change, loss_ns, before - after)
+        finding.saved_ns = (before - after) * steps
+
+
+# by the kind of the what-if: why it saves less than its title says that a step loses, and why more
+THEN_OTHERS = ", then others hold the step up"
+LATER = ": in some steps it is later than that, and waits that follow from it end, too"
+LESS = {
+    "overlap": " by overlap: the rest becomes wait",
+    "rank": THEN_OTHERS,
+    "stage": THEN_OTHERS,
+    "cause": ": ranks wait for others as long",
+}
+MORE = {
+    "overlap": " by overlap: waits that follow from it end, too",
+    "rank": LATER,
+    "stage": LATER,
+    "cause": ": some ranks lose more by it, and others wait for them",
+}
+NOTHING_TO_OVERLAP = " by overlap: there is no more compute to hide it behind"
+
+
+def _of_it(model: Model, change: Change, loss_ns: float, saved_ns: float) -> str:
+    """What a title says of its saving, where that is another time than the one it begins with."""
+    if not loss_ns or abs(saved_ns - loss_ns) <= ALIKE * loss_ns:
+        return ""
+    if saved_ns > loss_ns:
+        return f"; {seconds(saved_ns)} of a step could be saved{MORE[change.kind]}"
+    why = NOTHING_TO_OVERLAP if change.kind == "overlap" and _is_least(model, change) else LESS[change.kind]
+    return f"; {seconds(saved_ns)} of it could be saved{why}"
+
+
+def _is_least(model: Model, change: Change) -> bool:
+    """Whether most steps would take no longer than their transfer alone."""
+    least_ns = np.concatenate([least_step_ns(program, [change], program.time) for program in model.programs])
+    return bool(np.median(model.changed_ns([change]) - least_ns) <= ALIKE * least_ns.mean())
 
 
 def _steps(tables: Tables, model: Model) -> int:

@@ -83,6 +83,7 @@ def host_imbalance(tables: Tables) -> list[Finding]:
             [f"step_parts: the fastest of its ranks is {seconds(slow.gap_ns)} a step behind the slowest of the others"],
             slow.gap_ns * slow.steps,
             fix=Change("rank", ranks=tuple(sorted(slow.ranks))),
+            loss_ns=slow.own_ns - slow.others_ns,
         )
         for slow in slow_host(tables)
     ]
@@ -241,6 +242,7 @@ def _of_stage(stage: int, late: Sequence[LateCause]) -> Finding:
         ],
         worst.late.waited_ns * worst.late.steps,
         fix=Change("stage", stages=(stage,)),
+        loss_ns=worst.late.excess.value,
     )
 
 
@@ -254,6 +256,7 @@ def _finding(cause: LateCause) -> Finding:
         [f"causes: {cause.evidence}", f"step_parts: its peers are blocked {seconds(late.waited_ns)} a step longer"],
         late.waited_ns * late.steps,
         fix=Change("rank", ranks=(late.rank,)),
+        loss_ns=late.excess.value,
     )
 
 
@@ -281,14 +284,15 @@ def _by_waiting(tables: Tables) -> list[Finding]:
     if inside[place] == inside.min():
         others = float(np.median(np.delete(inside, place)))
         evidence.append(f"waiting: it is in collectives for {seconds(inside[place])}, its peers for {seconds(others)}")
-    action = OTHERWISE
+    action, loss_ns = OTHERWISE, 0.0
     for late in device_causes(tables):  # of the same rank, if it can be told
         title = f"{at_host(late.rank, late.host, 'Rank')} is late by {seconds(late.excess_ns)} a step: {late.name}"
         evidence.insert(0, f"causes: {late.evidence}")
+        loss_ns = late.excess_ns
         of_a_kernel = (text for cause, text in OF_A_KERNEL.items() if late.name.startswith(cause))
         action = ACTIONS.get(late.name) or next(of_a_kernel, ON_HOST)
     fix = Change("rank", ranks=(known.log.ranks[place],))
-    return [Finding("straggler", title, action, evidence, saved_ns, fix=fix)]
+    return [Finding("straggler", title, action, evidence, saved_ns, fix=fix, loss_ns=loss_ns)]
 
 
 def _exposed_at_most(tables: Tables, rank: int, waited_ns: float) -> float | None:
