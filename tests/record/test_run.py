@@ -234,6 +234,18 @@ def test_run_folder_and_latest(rankscope: str, run: Run, work: Path) -> None:
     assert about["options"]["log_records"] == 7
 
 
+@pytest.mark.parametrize(
+    ("out", "has_latest"), [("rankscope-runs/mine", True), ("elsewhere/mine", False), ("rankscope-runs/latest", False)]
+)
+def test_latest_leads_to_a_named_folder_among_the_runs(
+    rankscope: str, run: Run, work: Path, out: str, has_latest: bool
+) -> None:
+    assert run(rankscope, "run", "--out", out, "true").returncode == 0
+    link = work / "rankscope-runs" / "latest"
+    assert link.is_symlink() == has_latest
+    assert not has_latest or link.resolve() == (work / out).resolve()
+
+
 @pytest.mark.parametrize("program", ["exit", "_exit", "fork"])
 @pytest.mark.parametrize("words", [(), ("--quiet",)])
 def test_a_terminal_is_told_where_it_records_and_at_the_end_what_to_do(

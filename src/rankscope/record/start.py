@@ -161,7 +161,7 @@ def make_plan(options: RunOptions, program: str, environment: dict[str, str], pl
             say(problem)
     if folder.created:
         describe(folder, description(options, folder, family or place.launcher, ranks if family else place.ranks))
-        if not options.out:
+        if os.path.dirname(folder.path) == os.path.abspath(ROOT) and folder.name != "latest":
             point_latest(folder)
         if any("python" in word or word.endswith(PYTHON_STARTERS) for word in options.command):
             from rankscope.record.torch_observer import prepare
