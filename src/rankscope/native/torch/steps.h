@@ -43,6 +43,10 @@ uint64_t rs_runnable_ns(int32_t tid);
 void rs_step_write(uint64_t number, uint32_t flags, const struct rs_sample *begin, const struct rs_sample *end);
 void rs_step_ring_forget(void);
 
+/* step_blocks.c: what is kept of every step, however many there are. */
+void rs_step_blocks_add(const struct rs_chunk *ring, uint64_t last, uint64_t complete);
+void rs_step_blocks_forget(void);
+
 /* host_log.c: what the loop's thread did when, once there is a GPU whose idle time it explains. */
 enum rs_doing { RS_DOING_GC = 1, RS_DOING_COMPILE = 2, RS_DOING_BLOCKED = 4, RS_DOING_ENDED = 8 };
 struct rs_moment {
