@@ -195,6 +195,21 @@ def test_a_delay_shows_where_it_is(
         assert np.median(steps[other]) < 7e6
 
 
+@pytest.mark.parametrize("way", ["", "python"])
+def test_who_sleeps_while_a_collective_is_fetched_is_not_blocked_by_it(
+    rankscope: str, tmp_path: Path, environment: dict[str, str], way: str
+) -> None:
+    """Seen from Python, its end is the wait for it: until then it may have been over for long."""
+    program = ROOT / "tests" / "programs" / "prefetches.py"
+    job = [BIN / "torchrun", "--standalone", "--nproc-per-node=2", program]
+    done = start([rankscope, "run", "--out", "run", *job], tmp_path, environment | {"RANKSCOPE_TORCH": way})
+    assert done.returncode == 0, done.stderr
+    for reading in readings_of(tmp_path / "run").values():
+        steps = reading.step_columns
+        own = steps["forward_ns"] - steps["blocked_forward_ns"]
+        assert len(own) == 20 and np.median(own) > 18e6
+
+
 @pytest.mark.slow
 def test_the_hooks_in_python_give_the_same_records(rankscope: str, tmp_path: Path, environment: dict[str, str]) -> None:
     found = {}

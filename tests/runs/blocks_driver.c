@@ -36,7 +36,7 @@ uint32_t keep_blocks(const struct rs_step *steps, uint64_t count, uint32_t ring_
 }
 
 #ifdef COUNTED
-/* For a counter of instructions: so many steps; 0 as the second word leaves the blocks out. */
+/* For a counter of instructions: so many steps, in a ring of so many rows; of fewer than 64 no blocks are made. */
 int main(int count, char **words)
 {
     uint64_t steps = strtoull(words[1], NULL, 10);
@@ -47,6 +47,7 @@ int main(int count, char **words)
         rows[at].begin_ticks = 1000000 * at;
         rows[at].end_ticks = rows[at].begin_ticks + 1000000 + at * 7919 % 60000;
     }
-    return count > 2 && words[2][0] == '0' ? 0 : keep_blocks(rows, steps, 8192, 4u << 20, blocks) == 0;
+    keep_blocks(rows, steps, count > 2 ? (uint32_t)atoi(words[2]) : 8192, 4u << 20, blocks);
+    return 0;
 }
 #endif

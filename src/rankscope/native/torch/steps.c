@@ -102,8 +102,7 @@ static void settle_closure(void)
  * collectives) are seen by nobody: of what the thread stood still, all that was not told is added to the part. */
 static void end_exposure(uint64_t now)
 {
-    uint64_t exposed = rs_exposure_end(now);
-    uint64_t untold = exposed > loop.told_blocked_ticks ? exposed - loop.told_blocked_ticks : 0;
+    uint64_t untold = rs_exposure_end(now, loop.told_blocked_ticks);
     loop.told_blocked_ticks = 0;
     if (in_optimizer())
         loop.closure_blocked_ticks += untold;

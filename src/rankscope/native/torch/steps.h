@@ -63,12 +63,13 @@ void rs_host_log_forget(void);
 
 /* in_progress.c: collectives in progress, of any thread. */
 struct rs_in_progress { uint64_t progress_ticks, covered_ticks, collectives, bytes; };
-void rs_progress_begin(uint64_t now, uint64_t bytes);
-void rs_progress_end(uint64_t now);
+/* waits_told: whoever waits for it says so, and it may be over long before */
+void rs_progress_begin(uint64_t now, uint64_t bytes, int waits_told);
+void rs_progress_end(uint64_t now, int waits_told);
 struct rs_in_progress rs_progress_now(uint64_t now);
 /* From here on, watch how long this thread is off its CPU while collectives are in progress. */
 void rs_exposure_begin(void);
-uint64_t rs_exposure_end(uint64_t now);
+uint64_t rs_exposure_end(uint64_t now, uint64_t told_ticks);
 void rs_progress_forget(void);
 
 /* flops.c: what the operators of sampled steps compute. */
