@@ -90,6 +90,7 @@ def main() -> None:
         rows = [row for row in read(kept) if row["cell"] not in {cell.name for cell in chosen}]
         kept.write_text("".join(json.dumps(row) + "\n" for row in rows))
     until = time.monotonic() + options.limit_s
+    prepare(options)
     for cell in chosen if not options.table else ():
         for what, turn in jobs_of(cell, options.pairs, options.problems):
             done = any((row["cell"], row["what"], row["turn"]) == (cell.name, what, turn) for row in read(kept))
@@ -113,6 +114,13 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--env", type=Path, default=ROOT / ".envs" / "frameworks", help="environment with them all")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "frameworks.md")
     return parser.parse_args()
+
+
+def prepare(options: argparse.Namespace) -> None:
+    """The observer is compiled before the first job: that would see torch from Python only."""
+    python = str(options.env.absolute() / "bin" / "python")
+    words = [sys.executable, "-m", "rankscope", "doctor", "--prepare", "--python", python]
+    subprocess.run(words, check=False, stdout=subprocess.DEVNULL)
 
 
 def read(path: Path) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from rankscope.model.tables import Tables
+from rankscope.questions.steps.blocks import step_history
 from rankscope.questions.steps.slowdowns import Slowdown, levels_of, slowdown_sentence, slowdowns, slowdowns_of
 from rankscope.rank_file import Part
 from runs import long_runs
@@ -186,6 +188,16 @@ def test_a_slowdown_of_long_ago_is_found_with_its_rank_and_part(tmp_path: Path) 
     assert (lasting.ranks, lasting.part, lasting.goes_on, lasting.last) == ((1,), "backward", True, 60_000)
     assert abs(lasting.first - 40_000) <= 10
     assert lasting.grew_ns == pytest.approx(3 * MILLI, rel=0.1)
+
+
+def test_the_history_has_the_whole_job(tmp_path: Path) -> None:
+    table = step_history(long_run(tmp_path, 40_000, {3: (10_001, 20_001, 5.0)}))
+    assert len(table.rows) == 40 and (table.rows[0][0], table.rows[-1][1] > 39_900) == (3, True)
+    assert [after[0] - before[1] for before, after in pairwise(table.rows)] == [1] * 39
+    slow = [row for row in table.rows if row[3] > 14 * MILLI]
+    assert slow[0][0] == pytest.approx(10_001, abs=1_000) and slow[-1][1] == pytest.approx(20_000, abs=1_000)
+    assert {row[9] for row in slow} == {3} and slow[3][8] == pytest.approx(15 * MILLI, rel=0.02)
+    assert slow[3][6] == pytest.approx(slow[3][3], rel=0.02) and slow[3][4] < slow[3][3] < slow[3][5]
 
 
 def test_noise_of_long_ago_is_no_slowdown(tmp_path: Path) -> None:

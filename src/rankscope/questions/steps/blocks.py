@@ -1,4 +1,4 @@
-"""Steps that newer ones have overwritten in the rank files: what blocks of them keep of their lengths and parts."""
+"""How long did steps take in the course of the job? Blocks of them tell it, also of those that newer ones overwrote."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from rankscope.model.tables import Tables
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit
+from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.steps.data import PARTS
 
 Array = Any  # of numpy
@@ -156,3 +157,46 @@ def _share(ranks: Sequence[RankBlocks], cell: Span, before: float, after: float)
     """Of the steps of a block, those after the change."""
     mean = float(np.median([rank.mean("length_ns", cell.first, cell.last) for rank in ranks]))
     return float(np.clip((mean - before) / (after - before), 0, 1)) if after != before else 0.0
+
+
+# ---------------------------------------------------------------- the table
+MOST_ROWS = 40
+HISTORY_COLUMNS = (
+    Column("first", Unit.NUMBER, "From step", "number of the first step of the stretch"),
+    Column("last", Unit.NUMBER, "To step", "number of the last one; stretches have equally many, 32 at least"),
+    Column("since", Unit.NAME, "Since (UTC)", "when the first rank began the first of them"),
+    Column(
+        "median_ns", Unit.NS, "Step p50", "median step of each block of neighbours, mean by steps; median of the ranks"
+    ),
+    Column("quarter_ns", Unit.NS, "p25", "likewise: a quarter of the steps are shorter"),
+    Column("three_quarters_ns", Unit.NS, "p75", "likewise: a quarter of the steps are longer"),
+    Column("mean_ns", Unit.NS, "Mean", "all steps ÷ their number; median of the ranks"),
+    Column("exposed_ns", Unit.NS, "Exposed comm.", "mean time blocked in collectives; median of the ranks"),
+    Column("longest_ns", Unit.NS, "Longest own time", "largest mean of a rank, without what it was blocked"),
+    Column("longest_rank", Unit.NUMBER, "On rank", "which rank that is"),
+)
+
+
+def step_history(tables: Tables, selection: Selection = ALL) -> Table:
+    """The length of steps in the course of the whole job, in stretches of equally many."""
+    table = Table("step_history", "Steps over the job", HISTORY_COLUMNS, [])
+    ranks = {
+        rank: blocks for rank, blocks in blocks_of(tables).items() if selection.ranks is None or rank in selection.ranks
+    }
+    first = max((int(blocks.edges[0]) for blocks in ranks.values()), default=0)
+    last = min((int(blocks.edges[-1]) for blocks in ranks.values()), default=0)
+    length = max(SHORTEST, -(-(last - first) // MOST_ROWS))
+    table.rows = [_stretch(ranks, at, min(at + length, last)) for at in range(first, last, length)]
+    return arranged(table, selection)
+
+
+def _stretch(ranks: Mapping[int, RankBlocks], first: int, last: int) -> tuple[Cell, ...]:
+    def middle(name: str) -> float:
+        return float(np.median([blocks.mean(name, first, last) for blocks in ranks.values()]))
+
+    own = {rank: blocks.mean("own_ns", first, last) for rank, blocks in ranks.items()}
+    longest = max(own, key=lambda rank: own[rank])
+    began_ns = next(iter(ranks.values())).began_ns(first)
+    since = str(np.datetime64(began_ns, "ns").astype("datetime64[s]")).replace("T", " ")
+    times = [middle(f"{name}_ns") for name in ("median", "quarter", "three_quarters", "length", "exposed")]
+    return (first, last - 1, since, *times, own[longest], longest)
