@@ -237,7 +237,8 @@ def _lives(tables: Tables) -> list[Life]:
         elif process in lives:
             lives[process].saved_ns += total_ns
     _add_steps(lives, tables.columns(STEPS_SQL))
-    _add_earlier(lives, tables.columns(BLOCKS_SQL))
+    if any(life.unseen_ns for life in lives.values()):
+        _add_earlier(lives, tables.columns(BLOCKS_SQL))
     if all(life.number is None for life in lives.values()):
         _add_inferred(tables, lives)
     return list(lives.values())

@@ -234,7 +234,8 @@ _KEPT: WeakKeyDictionary[Tables, list[Slowdown]] = WeakKeyDictionary()
 def slowdowns_of(tables: Tables) -> list[Slowdown]:
     """In the order of time; worked out once for each run that is open."""
     if tables not in _KEPT:
-        _KEPT[tables] = list(_slowdowns(_Life.of(steps_of(tables), blocks_of(tables))))
+        steps = steps_of(tables)
+        _KEPT[tables] = list(_slowdowns(_Life.of(steps, blocks_of(tables) if steps.is_cut else {})))
     return _KEPT[tables]
 
 
@@ -255,10 +256,9 @@ class _Life:
         rows = [np.searchsorted(rank_steps.number, common) for rank_steps in steps.ranks]
         known = [blocks[rank_steps.rank] for rank_steps in steps.ranks if rank_steps.rank in blocks]
         begin = max((int(of_rank.edges[0]) for of_rank in known), default=0)
-        is_cut = steps.is_cut and len(known) == len(rows) and len(common)
-        if not is_cut or begin + FEWEST > common[0] or min(of_rank.edges[-1] for of_rank in known) < common[0]:
-            known = []
-        return cls(steps.ranks, known, begin, common, rows)
+        until = min((int(of_rank.edges[-1]) for of_rank in known), default=0)
+        meets = len(known) == len(rows) and len(common) and begin + FEWEST <= common[0] <= until
+        return cls(steps.ranks, known if meets else [], begin, common, rows)
 
     def levels(self) -> list[Span]:
         """Cut wherever the level changes."""
