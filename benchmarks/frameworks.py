@@ -153,6 +153,7 @@ def run(cell: Cell, what: str, turn: int, options: argparse.Namespace) -> dict[s
         except subprocess.TimeoutExpired as late:
             exit_code, output, errors = -1, _text(late.stdout), _text(late.stderr)
         row: dict[str, Any] = {"cell": cell.name, "what": what, "turn": turn, "exit": exit_code}
+        row |= {"day": time.strftime("%d %B %Y")}
         row |= {"lines": sorted(line for line in output.splitlines() if "steps, loss" in line or "losses" in line)}
         row |= {"seconds": round(time.monotonic() - begun, 1), "load": round(os.getloadavg()[0], 1)}
         warned = [line for line in errors.splitlines() if line.startswith("rankscope")]
@@ -247,9 +248,10 @@ def seen_of(folder: Path) -> dict[str, Any]:
 
 # ---------------------------------------------------------------- the document
 def document(rows: list[dict[str, Any]], options: argparse.Namespace) -> list[str]:
+    days = " and ".join(dict.fromkeys(row["day"] for row in rows))
     lines = [
         "# Frameworks",
-        f"`benchmarks/frameworks.py --pairs {options.pairs}`, {time.strftime('%d %B %Y')}: {os.cpu_count()}-core "
+        f"`benchmarks/frameworks.py --pairs {options.pairs}`, {days}: {os.cpu_count()}-core "
         f"{platform.machine()} VM, Linux {platform.release().rpartition('.')[0]}, which other programs used, too "
         f"({load_of(rows)}); {versions(options)}.",
         "",

@@ -210,6 +210,17 @@ def test_who_sleeps_while_a_collective_is_fetched_is_not_blocked_by_it(
         assert len(own) == 20 and np.median(own) > 18e6
 
 
+def test_waits_for_a_future_of_what_python_issued_are_blocked_time(
+    rankscope: str, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    """DDP waits in C++ for what its communication hook has issued from Python."""
+    job = [BIN / "torchrun", "--standalone", "--nproc-per-node=2", ROOT / "tests" / "programs" / "hooked_gradients.py"]
+    done = start([rankscope, "run", "--out", "run", *job], tmp_path, environment)
+    assert done.returncode == 0, done.stderr
+    waits, sleeps = (readings_of(tmp_path / "run")[rank].step_columns for rank in (0, 1))
+    assert np.median(waits["blocked_backward_ns"]) > 10e6 and np.median(sleeps["blocked_backward_ns"]) < 8e6
+
+
 @pytest.mark.slow
 def test_the_hooks_in_python_give_the_same_records(rankscope: str, tmp_path: Path, environment: dict[str, str]) -> None:
     found = {}
