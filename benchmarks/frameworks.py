@@ -90,6 +90,7 @@ def main() -> None:
         rows = [row for row in read(kept) if row["cell"] not in {cell.name for cell in chosen}]
         kept.write_text("".join(json.dumps(row) + "\n" for row in rows))
     until = time.monotonic() + options.limit_s
+    prepare(options)
     for cell in chosen if not options.table else ():
         for what, turn in jobs_of(cell, options.pairs, options.problems):
             done = any((row["cell"], row["what"], row["turn"]) == (cell.name, what, turn) for row in read(kept))
@@ -113,6 +114,13 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--env", type=Path, default=ROOT / ".envs" / "frameworks", help="environment with them all")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "frameworks.md")
     return parser.parse_args()
+
+
+def prepare(options: argparse.Namespace) -> None:
+    """The observer is compiled before the first job: that would see torch from Python only."""
+    python = str(options.env.absolute() / "bin" / "python")
+    words = [sys.executable, "-m", "rankscope", "doctor", "--prepare", "--python", python]
+    subprocess.run(words, check=False, stdout=subprocess.DEVNULL)
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -145,6 +153,7 @@ def run(cell: Cell, what: str, turn: int, options: argparse.Namespace) -> dict[s
         except subprocess.TimeoutExpired as late:
             exit_code, output, errors = -1, _text(late.stdout), _text(late.stderr)
         row: dict[str, Any] = {"cell": cell.name, "what": what, "turn": turn, "exit": exit_code}
+        row |= {"day": time.strftime("%d %B %Y")}
         row |= {"lines": sorted(line for line in output.splitlines() if "steps, loss" in line or "losses" in line)}
         row |= {"seconds": round(time.monotonic() - begun, 1), "load": round(os.getloadavg()[0], 1)}
         warned = [line for line in errors.splitlines() if line.startswith("rankscope")]
@@ -239,9 +248,10 @@ def seen_of(folder: Path) -> dict[str, Any]:
 
 # ---------------------------------------------------------------- the document
 def document(rows: list[dict[str, Any]], options: argparse.Namespace) -> list[str]:
+    days = " and ".join(dict.fromkeys(row["day"] for row in rows))
     lines = [
         "# Frameworks",
-        f"`benchmarks/frameworks.py --pairs {options.pairs}`, {time.strftime('%d %B %Y')}: {os.cpu_count()}-core "
+        f"`benchmarks/frameworks.py --pairs {options.pairs}`, {days}: {os.cpu_count()}-core "
         f"{platform.machine()} VM, Linux {platform.release().rpartition('.')[0]}, which other programs used, too "
         f"({load_of(rows)}); {versions(options)}.",
         "",

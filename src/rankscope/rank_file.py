@@ -125,6 +125,7 @@ class ChunkKind(IntEnum):
     OVERWRITTEN = 25
     RUNTIMES = 26
     NOTES = 27
+    STEP_BLOCKS = 28
 
 
 WAITED_SHIFT = 8  # of call_ticks, with the flag WAITED
@@ -445,6 +446,16 @@ STEP = _structure(
     "u2 backwards optimizer_steps",
     "f4 compute_ticks blocked_compute_ticks",
 )
+STEP_BLOCK = _structure(
+    "u4 seq first steps saved",
+    "u8 begin_ticks end_ticks",
+    "f4 least_ticks quarter_ticks median_ticks three_quarters_ticks most_ticks",
+    "u4 long_steps",
+    "f4 long_ticks",
+    "(9,)f4 own_ticks",
+    "f4 exposed_ticks covered_ticks checkpoint_ticks gc_ticks cpu_ns process_cpu_ns runnable_ns",
+    "u4 flags",
+)
 DEVICE_STEP = _structure(
     "u4 number",
     "u2 device flags",
@@ -507,6 +518,7 @@ STRUCTURES: dict[str, np.dtype[Any]] = {
     "rs_device": DEVICE,
     "rs_event": EVENT,
     "rs_step": STEP,
+    "rs_step_block": STEP_BLOCK,
     "rs_device_step": DEVICE_STEP,
     "rs_window": WINDOW,
     "rs_step_flops": STEP_FLOPS,

@@ -170,6 +170,10 @@ class RankFileWriter:
             ring[(int(row["number"]) - 1) % capacity] = row
         self._tables.append((ChunkKind.STEPS, ring))
 
+    def step_blocks(self, rows: Rows) -> None:
+        """Enter blocks of steps as they are, in the rows of one chunk."""
+        self._tables.append((ChunkKind.STEP_BLOCKS, rows))
+
     def marks(self, *marks: tuple[MarkKind, int, str]) -> None:
         """Enter moments: kind, ticks, name."""
         rows = np.array([(ticks, kind, self.string(name), 0) for kind, ticks, name in marks], MARK)

@@ -195,6 +195,32 @@ def test_a_delay_shows_where_it_is(
         assert np.median(steps[other]) < 7e6
 
 
+@pytest.mark.parametrize("way", ["", "python"])
+def test_who_sleeps_while_a_collective_is_fetched_is_not_blocked_by_it(
+    rankscope: str, tmp_path: Path, environment: dict[str, str], way: str
+) -> None:
+    """Seen from Python, its end is the wait for it: until then it may have been over for long."""
+    program = ROOT / "tests" / "programs" / "prefetches.py"
+    job = [BIN / "torchrun", "--standalone", "--nproc-per-node=2", program]
+    done = start([rankscope, "run", "--out", "run", *job], tmp_path, environment | {"RANKSCOPE_TORCH": way})
+    assert done.returncode == 0, done.stderr
+    for reading in readings_of(tmp_path / "run").values():
+        steps = reading.step_columns
+        own = steps["forward_ns"] - steps["blocked_forward_ns"]
+        assert len(own) == 20 and np.median(own) > 18e6
+
+
+def test_waits_for_a_future_of_what_python_issued_are_blocked_time(
+    rankscope: str, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    """DDP waits in C++ for what its communication hook has issued from Python."""
+    job = [BIN / "torchrun", "--standalone", "--nproc-per-node=2", ROOT / "tests" / "programs" / "hooked_gradients.py"]
+    done = start([rankscope, "run", "--out", "run", *job], tmp_path, environment)
+    assert done.returncode == 0, done.stderr
+    waits, sleeps = (readings_of(tmp_path / "run")[rank].step_columns for rank in (0, 1))
+    assert np.median(waits["blocked_backward_ns"]) > 10e6 and np.median(sleeps["blocked_backward_ns"]) < 8e6
+
+
 @pytest.mark.slow
 def test_the_hooks_in_python_give_the_same_records(rankscope: str, tmp_path: Path, environment: dict[str, str]) -> None:
     found = {}

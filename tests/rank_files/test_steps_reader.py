@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.rank_file import STEP, MarkKind, Part, Rows, StepFlag, TickSource
+from rankscope.rank_file import STEP, STEP_BLOCK, MarkKind, Part, Rows, StepFlag, TickSource
 from rankscope.rank_file_writer import RankFileWriter
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import open_run
@@ -104,3 +104,17 @@ def test_what_is_no_number_in_a_damaged_step_becomes_0(tmp_path: Path) -> None:
     columns = columns_of(made, tmp_path)
     assert (columns["data_ns"][0], columns["gc_ns"][0], columns["blocked_data_ns"][0]) == (0, 0, 0)
     assert columns["exposed_ns"][0] == 200_000
+
+
+def test_blocks_of_steps_are_in_order_and_those_that_were_joined_count_once(tmp_path: Path) -> None:
+    rows = np.zeros(6, STEP_BLOCK)
+    rows["first"], rows["steps"] = [35, 3, 3, 1, 0, 67], [32, 32, 64, 2, 0, 32]
+    rows["seq"][5] = 3  # its writer was killed
+    rows["own_ticks"][:, Part.FORWARD], rows["median_ticks"], rows["runnable_ns"] = 2_000, 64, 7
+    rows["begin_ticks"], rows["end_ticks"] = 1_000, 3_000
+    made = writer()
+    made.step_blocks(rows)
+    columns = read_rank_file(made.write(tmp_path / "4242.rank")).step_block_columns
+    assert (columns["first"].tolist(), columns["steps"].tolist()) == ([1, 3], [2, 64])
+    assert (columns["own_forward_ns"][0], columns["median_ns"][0], columns["runnable_ns"][0]) == (1_000, 32, 7)
+    assert (columns["begin_ns"][0], columns["end_ns"][0]) == (START, START + 1_000)

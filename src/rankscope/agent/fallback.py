@@ -14,6 +14,7 @@ from typing import Any
 from .wrapping import hide_our_frame
 
 GLOO, NCCL, OTHER = 1, 2, 3
+WAITS_TOLD = 16  # with one of them: Work.wait tells of every wait, and the end is known by it
 COMPLETED, FAILED, UNTOLD = 0, 1, 2
 
 _open: dict[int, int] = {}  # slots by the id of their work
@@ -32,7 +33,8 @@ def watch(
         try:
             shown = operation if backend == GLOO else f"{group.name()}:{operation}"
             number, size = number_of(recorder, c10d, group), size_of(method, arguments)
-            return begin(shown.encode(), number, size, root_of(method, arguments, named), 0, backend), backend
+            root = root_of(method, arguments, named)
+            return begin(shown.encode(), number, size, root, 0, backend | WAITS_TOLD), backend
         except Exception:  # a torch that keeps its groups elsewhere: the program's call goes on
             return 0, backend
 

@@ -30,6 +30,7 @@ SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "rankscope_group_freed": (None, (NUMBER,)),
     "rankscope_collective_begin": (NUMBER, (TEXT, NUMBER, WORD, ctypes.c_int32, WORD, ctypes.c_int)),
     "rankscope_collective_end": (None, (NUMBER, ctypes.c_int)),
+    "rankscope_futures": (None, ()),
     "rankscope_process_set": (NUMBER, (TEXT, WORD, NUMBER, NUMBER)),
     "rankscope_horovod": (NUMBER, ()),
     "rankscope_horovod_call": (None, (TEXT, WORD, ctypes.c_int)),

@@ -64,6 +64,7 @@ def install(recorder: Any, c10d: Any) -> None:
     timed_by_marks(recorder, c10d, "init_process_group", b"init_process_group", initialised)
     _renew_exports(c10d, "init_process_group")
     _watch_end(recorder, c10d)
+    _watch_futures(recorder, c10d.Work)
     issuing = {method: operation for method, operation in ISSUING.items() if hasattr(c10d.ProcessGroup, method)}
     if compiled is not None:
         _watch_new_groups(recorder, c10d)
@@ -280,6 +281,22 @@ def _watch_waits(recorder: Any, work: Any, waited: Callable[[Any, Any, int], Non
                 pass
 
     work.wait = wait
+
+
+def _watch_futures(recorder: Any, work: Any) -> None:
+    """Who waits for a future does not wait for its work."""
+    original = work.get_future
+
+    @wraps(original)
+    def get_future(self: Any) -> Any:
+        recorder.rankscope_futures()
+        try:
+            return original(self)
+        except BaseException as error:
+            hide_our_frame(error)
+            raise
+
+    work.get_future = get_future
 
 
 def _watch_end(recorder: Any, c10d: Any) -> None:

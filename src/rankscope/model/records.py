@@ -290,6 +290,41 @@ class Step:
 
 
 @dataclass(slots=True)
+class StepBlock:
+    """Neighbouring steps of one process, summed: all steps of its life are in one, also those that `steps` has lost."""
+
+    first: int  # number of its first step
+    steps: int
+    saved: int  # number of its last step that wrote a checkpoint; 0: none did
+    begin_ns: int  # Unix time
+    end_ns: int
+    least_ns: int  # shortest step
+    quarter_ns: int  # a quarter of the steps are shorter; where blocks were joined: mean of theirs, by steps
+    median_ns: int  # likewise
+    three_quarters_ns: int  # likewise
+    most_ns: int
+    long_steps: int  # longer than 5/4 of the median, checkpoints left out
+    long_ns: int  # what these take beyond the median, summed
+    own_data_ns: int  # each part without what it was blocked in collectives, summed
+    own_zero_grad_ns: int
+    own_forward_ns: int
+    own_backward_ns: int
+    own_optimizer_ns: int
+    own_communication_ns: int
+    own_checkpoint_ns: int
+    own_other_ns: int
+    own_compute_ns: int
+    exposed_ns: int  # blocked in collectives; with the parts the length of the steps
+    covered_ns: int  # at least one collective in progress
+    checkpoint_ns: int  # writing checkpoints, blocked or not
+    gc_ns: int
+    cpu_ns: int
+    process_cpu_ns: int
+    runnable_ns: int
+    warmup: bool  # the first two steps, which are a block of their own
+
+
+@dataclass(slots=True)
 class Operation:
     """One operation of a training step on one rank, where a source tells them one by one."""
 
@@ -392,6 +427,7 @@ class Reading:
     message_columns: Mapping[str, Any] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     step_columns: Mapping[str, Any] = field(default_factory=dict)
+    step_block_columns: Mapping[str, Any] = field(default_factory=dict)
     operation_columns: Mapping[str, Any] = field(default_factory=dict)
     device_step_columns: Mapping[str, Any] = field(default_factory=dict)
     marks: list[Mark] = field(default_factory=list)

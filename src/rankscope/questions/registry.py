@@ -76,6 +76,7 @@ NO_STEPS = (
     "there are no steps: neither a training loop of torch, a compiled step of JAX nor rankscope.step() was seen, nor a "
     "pattern of collectives or, in a loaded trace, of ranges or kernels"
 )
+NO_BLOCKS = "no rank has ended 34 steps, or all were recorded by a rankscope that kept no blocks of steps"
 NO_GPU_STEPS = "no step has work on a GPU: recorded trainings and loaded traces with steps have such steps"
 NO_LOG = "no collective is in the logs of all its members: the program made none, or it was recorded with --log 0"
 NO_MESSAGES = (
@@ -147,6 +148,7 @@ ALL_QUESTIONS = (
         LOG,
         empty="no stretch of steps is slower than those before it, or there are fewer than 20 steady ones",
     ),
+    Question("step_history", "steps.blocks", shown=Shown.ASKED, empty=NO_BLOCKS),
     Question("gpu_steps", "gpu.steps", LOG, empty=NO_GPU_STEPS),
     Question("utilisation", "gpu.utilisation", LOG, empty=NO_FLOPS),
     Question("gpu_energy", "gpu.utilisation", LOG, empty=NO_ENERGY),

@@ -80,6 +80,7 @@ ROW_TYPES: dict[int, np.dtype[Any]] = {
     ChunkKind.DEVICES: rank_file.DEVICE,
     ChunkKind.TRACE: rank_file.EVENT,
     ChunkKind.STEPS: rank_file.STEP,
+    ChunkKind.STEP_BLOCKS: rank_file.STEP_BLOCK,
     ChunkKind.DEVICE_STEPS: rank_file.DEVICE_STEP,
     ChunkKind.WINDOWS: rank_file.WINDOW,
     ChunkKind.STEP_FLOPS: rank_file.STEP_FLOPS,

@@ -28,7 +28,15 @@ from rankscope.rank_files.cuda import (
 from rankscope.rank_files.facts import Here, facts_of, notes_of
 from rankscope.rank_files.imports import import_columns, import_notes, import_rows_of
 from rankscope.rank_files.messages import message_columns, overwritten_messages
-from rankscope.rank_files.steps import device_step_columns, mark_rows_of, marks_of, step_columns, step_rows_of
+from rankscope.rank_files.steps import (
+    device_step_columns,
+    mark_rows_of,
+    marks_of,
+    step_block_columns,
+    step_block_rows_of,
+    step_columns,
+    step_rows_of,
+)
 from rankscope.rank_files.trace import add_trace, add_untraced
 from rankscope.rank_files.utilisation import utilisation_columns
 
@@ -72,6 +80,7 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     unwrapped = [int(number) for part in file.parts(ChunkKind.UNWRAPPED) for number in part.rows["name"]]
     cuda_rows, device_rows, torn_devices = cuda_rows_of(file)
     step_rows, overwritten_steps = step_rows_of(file)
+    step_blocks = step_block_rows_of(file)  # then: they have at least what the ring no longer had
     mark_rows = mark_rows_of(file)
     import_rows = import_rows_of(file)
     group_rows = [row for part in file.parts(ChunkKind.GROUPS) for row in part.rows.copy()]
@@ -97,6 +106,7 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     reading.gpu_clocks = gpu_clocks(clock, cuda_rows)
     add_trace(reading, file, clock, cuda_rows, LAYERS)
     reading.step_columns = step_columns(step_rows, clock) if len(step_rows) else {}
+    reading.step_block_columns = step_block_columns(step_blocks, clock) if len(step_blocks) else {}
     reading.device_step_columns = device_step_columns(file, CuptiClock(clock, cuda_rows))
     reading.utilisation_columns = utilisation_columns(file, clock, strings)
     begins = gpu_begins(CuptiClock(clock, cuda_rows), cuda_rows, device_rows)
@@ -105,6 +115,7 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     reading.import_columns = import_columns(import_rows, file, clock, strings, last_ticks(file.header, log))
     if overwritten_steps:
         text = f"the oldest {overwritten_steps} steps were overwritten by newer ones (raise --size)"
+        text += "; of them blocks of steps are kept" if len(step_blocks) else ""
         reading.notes.append(Note(text, Severity.NOTE, str(path)))
     in_ranges = np.isin(tallies["layer"], rank_file.IN_RANGES)
     reading.tally_columns = _tally_columns(tallies[~in_ranges], threads[~in_ranges], clock, strings, domains, path)

@@ -15,6 +15,8 @@ from rankscope.rank_files.clock import Clock, CuptiClock
 LARGEST_NS = 2.0**62
 WARMUP_STEPS = 2  # as the recorder has it
 LARGEST_COUNT = np.uint64(2**63 - 1)
+BLOCK_TIMES = ("least", "quarter", "median", "three_quarters", "most", "long", "exposed", "covered", "checkpoint", "gc")
+READ_TRIES = 8
 IN_TICKS = ("progress", "covered", "gc")
 IN_NS = ("cpu_ns", "process_cpu_ns", "runnable_ns")
 COUNTS = (
@@ -57,6 +59,39 @@ def step_columns(rows: Rows, clock: Clock) -> dict[str, Any]:
     columns |= {name: _ns(rows[name], 1.0) for name in IN_NS}
     columns |= {name: (rows[name].astype(np.uint64) & LARGEST_COUNT).astype(np.int64) for name in COUNTS}
     return columns | {flag.name.lower(): (rows["flags"] & flag) != 0 for flag in StepFlag if flag.name}
+
+
+def step_block_rows_of(file: RankFile) -> Rows:
+    """The blocks of steps in the order of time, each step in one of them."""
+    rows = np.zeros(0, rank_file.STEP_BLOCK)
+    for _ in range(READ_TRIES):  # while rows were copied one by one, two of them may have become a third
+        rows = _in_order(file)
+        if not len(rows) or (rows["first"][0] == 1 and (np.diff(rows["first"]) == rows["steps"][:-1]).all()):
+            break
+    return rows
+
+
+def _in_order(file: RankFile) -> Rows:
+    parts = file.parts(ChunkKind.STEP_BLOCKS)
+    if not parts:
+        return np.zeros(0, rank_file.STEP_BLOCK)
+    copied, unsettled = copy_rows(parts[0].rows, "seq")
+    rows = copied[~unsettled & (copied["steps"] > 0) & (copied["first"] > 0)]
+    rows = rows[np.lexsort((-rows["steps"].astype(np.int64), rows["first"]))]
+    ends = rows["first"].astype(np.int64) + rows["steps"]
+    before = np.maximum.accumulate(np.concatenate([[0], ends[:-1]])) if len(rows) else ends
+    return rows[rows["first"] >= before]  # two that were joined lie beside what they became until their rows are freed
+
+
+def step_block_columns(rows: Rows, clock: Clock) -> dict[str, Any]:
+    """The columns of model.StepBlock."""
+    columns = {name: rows[name].astype(np.int64) for name in ("first", "steps", "saved", "long_steps")}
+    columns |= {f"{name}_ns": clock.unix_ns(rows[f"{name}_ticks"]) for name in ("begin", "end")}
+    columns |= {f"{name}_ns": _ns(rows[f"{name}_ticks"], clock.ns_per_tick) for name in BLOCK_TIMES}
+    own = _ns(rows["own_ticks"], clock.ns_per_tick)
+    columns |= {f"own_{part.name.lower()}_ns": own[:, part] for part in Part}
+    columns |= {name: _ns(rows[name], 1.0) for name in IN_NS}
+    return columns | {"warmup": (rows["flags"] & StepFlag.WARMUP) != 0}
 
 
 def _ns(values: Any, rate: float) -> Any:

@@ -36,6 +36,7 @@ from rankscope.model.records import (
     RankFacts,
     Reading,
     Step,
+    StepBlock,
     Tally,
 )
 from rankscope.model.tables import Words
@@ -48,6 +49,7 @@ RECORDS: dict[str, type] = {
     "events": Event,
     "message_ends": MessageEnd,
     "steps": Step,
+    "step_blocks": StepBlock,
     "device_steps": DeviceStep,
     "operations": Operation,
     "marks": Mark,
@@ -179,6 +181,7 @@ def reading_tables(process: int, reading: Reading, events: bool, empty: bool = T
         given["events"] = (reading.events, reading.event_columns)
         given["message_ends"] = ([], reading.message_columns)
     given["steps"] = (reading.steps, reading.step_columns)
+    given["step_blocks"] = ([], reading.step_block_columns)
     given["device_steps"] = ([], reading.device_step_columns)
     given["operations"] = ([], reading.operation_columns)
     given |= {name: (getattr(reading, name), {}) for name in LISTS}

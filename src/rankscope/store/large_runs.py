@@ -37,7 +37,7 @@ from rankscope.store.rank_files import (
 
 MANY_FROM = 256  # files from which tables are made in batches and kept
 MOST_ROWS = 4_000_000  # of a table that is held in memory; a longer one stays on disk
-ROWS_OF = {"steps": 10}  # what a row of so many columns counts for
+ROWS_OF = {"steps": 10, "step_blocks": 8}  # what a row of so many columns counts for
 DAMAGED = (pa.ArrowException, OSError, KeyError, ValueError)
 
 Here = dict[int, int]  # process in a kept batch: process in the run

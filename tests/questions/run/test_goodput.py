@@ -7,14 +7,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rankscope.api.lineage import lineage_goodput
 from rankscope.api.run import Run
 from rankscope.questions.run.goodput import KINDS, account, attempts, goodput
-from rankscope.rank_file import LayerNumber, Part, State
+from rankscope.rank_file import LayerNumber, MarkKind, Part, State
 from rankscope.rank_file_writer import RankFileWriter
 from rankscope.store.run import RunTables
+from runs import long_runs
 from runs.small_run import SECOND, START, process, write_run
 from runs.step_runs import log, opened, steps
 
@@ -159,3 +161,27 @@ def test_a_rank_has_ended_when_its_parent_learns_it(rankscope: Path, tmp_path: P
 
 def test_every_kind_says_what_belongs_to_it() -> None:
     assert all(KINDS.values())
+
+
+@pytest.mark.parametrize("checkpoints", [1_000, 9_000])
+def test_what_was_overwritten_counts_as_if_it_were_not(tmp_path: Path, checkpoints: int) -> None:
+    """20,000 steps of which 8,192 are held one by one; a checkpoint long ago, a slow stretch, single long steps."""
+    random = np.random.default_rng(4)
+    own = 10 * np.exp(random.normal(0, 0.02, 20_000))
+    own[:2], own[5_000:5_700], own[random.integers(10, 20_000, 60)] = 400, 16, 50
+    written = np.zeros(20_000)
+    written[checkpoints - 1 :: checkpoints] = 80
+    rows = long_runs.steps_of(own, np.full(20_000, 1.0), checkpoint_ms=written)
+    accounts = []
+    for capacity in (32_768, long_runs.RING):
+        made = process(rank=0, world_size=1, exit_code=1, ended_ticks=int(rows["end_ticks"][-1]) + SECOND)
+        made.steps(rows[-capacity:], capacity=capacity)
+        made.step_blocks(long_runs.blocks_of(rows))
+        made.tally("torch.save", 1, round(written.sum() * 1e6), layer=LayerNumber.TORCH)
+        made.marks((MarkKind.FIRST_STEP_BEGIN, int(rows["begin_ticks"][0]), ""))
+        accounts.append(account(opened(tmp_path / str(capacity), made, started_ns=START)))
+    whole, cut = accounts
+    assert whole is not None and cut is not None and (cut.useful, cut.lost) == (whole.useful, whole.lost)
+    assert cut.wall_ns == whole.wall_ns and sum(cut.kinds.values()) == pytest.approx(cut.wall_ns, rel=1e-4)
+    for kind, time_ns in whole.kinds.items():
+        assert cut.kinds[kind] == pytest.approx(time_ns, rel=0.02, abs=2e-4 * whole.wall_ns), kind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,10 @@ import numpy as np
 import pytest
 
 from rankscope.model.tables import Tables
+from rankscope.questions.steps.blocks import step_history
 from rankscope.questions.steps.slowdowns import Slowdown, levels_of, slowdown_sentence, slowdowns, slowdowns_of
 from rankscope.rank_file import Part
+from runs import long_runs
 from runs.small_run import MILLI
 from runs.step_runs import opened, rank
 from runs.step_runs import steps as made_steps
@@ -155,3 +158,48 @@ def test_a_slow_down_that_ends_says_until_when(tmp_path: Path) -> None:
 
 def test_a_steady_run_has_none(tmp_path: Path) -> None:
     assert slowdowns(run_of(tmp_path, {})).rows == []
+
+
+# ---------------------------------------------------------------- of steps that the ring has overwritten
+def long_run(folder: Path, count: int, slow: dict[int, tuple[int, int, float]], part: Part = Part.BACKWARD) -> Tables:
+    """Four ranks, 10 ms a step; some take so many ms longer from one step to another."""
+    random = np.random.default_rng(7)
+    own = 10 * np.exp(random.normal(0, 0.03, (4, count)))
+    for who, (first, last, longer) in slow.items():
+        own[who, first - 1 : last - 1] += longer
+    length = own.max(axis=0) + 1
+    made = []
+    for number in range(4):
+        each = rank(number, 4)
+        rows = long_runs.steps_of(own[number], length - own[number], part)
+        each.steps(rows[-long_runs.RING :], capacity=long_runs.RING)
+        each.step_blocks(long_runs.blocks_of(rows))
+        made.append(each)
+    return opened(folder, *made)
+
+
+def test_a_slowdown_of_long_ago_is_found_with_its_rank_and_part(tmp_path: Path) -> None:
+    """Of 60,000 steps the ring has the last 8,192; steps 20,000 to 20,299 and 40,000 to the end took longer."""
+    tables = long_run(tmp_path, 60_000, {2: (20_000, 20_300, 6.0), 1: (40_000, 60_001, 3.0)})
+    passed, lasting = slowdowns_of(tables)
+    assert (passed.ranks, passed.part, passed.goes_on) == ((2,), "backward", False)
+    assert abs(passed.first - 20_000) <= 10 and abs(passed.last - 20_299) <= 10
+    assert passed.grew_ns == pytest.approx(6 * MILLI, rel=0.1)
+    assert (lasting.ranks, lasting.part, lasting.goes_on, lasting.last) == ((1,), "backward", True, 60_000)
+    assert abs(lasting.first - 40_000) <= 10
+    assert lasting.grew_ns == pytest.approx(3 * MILLI, rel=0.1)
+
+
+def test_the_history_has_the_whole_job(tmp_path: Path) -> None:
+    table = step_history(long_run(tmp_path, 40_000, {3: (10_001, 20_001, 5.0)}))
+    assert len(table.rows) == 40 and (table.rows[0][0], table.rows[-1][1] > 39_900) == (3, True)
+    assert [after[0] - before[1] for before, after in pairwise(table.rows)] == [1] * 39
+    slow = [row for row in table.rows if row[3] > 14 * MILLI]
+    assert slow[0][0] == pytest.approx(10_001, abs=1_000) and slow[-1][1] == pytest.approx(20_000, abs=1_000)
+    assert {row[9] for row in slow} == {3} and slow[3][8] == pytest.approx(15 * MILLI, rel=0.02)
+    assert slow[3][6] == pytest.approx(slow[3][3], rel=0.02) and slow[3][4] < slow[3][3] < slow[3][5]
+
+
+def test_noise_of_long_ago_is_no_slowdown(tmp_path: Path) -> None:
+    assert slowdowns_of(long_run(tmp_path, 60_000, {})) == []
+    assert slowdowns_of(long_run(tmp_path / "other", 12_000, {})) == []

@@ -217,6 +217,33 @@ def test_a_trace_that_does_not_tell_when_ranks_are_blocked() -> None:
     assert model.changed_ns([Change("rank", ranks=(1,))]).mean() == pytest.approx(15e6, rel=1e-3)
 
 
+def tensor_parallel() -> list[Reading]:
+    """Two ranks that wait in a step of 20 ms for an all-reduce in progress, issued after 5 and 15 ms and over at 16;
+    another is issued after 18 ms and over at 19."""
+    made = []
+    for at, issued in enumerate((5, 15)):
+        one = Reading(RankFacts(rank=at, world_size=2), groups=[Group("0", "0", size=2, my_rank=at)])
+        for step in range(14):
+            begin = 20 * MILLI * step
+            for which, (enter, end) in enumerate(((issued, 16), (18, 19))):
+                times = (begin + enter * MILLI, begin + end * MILLI)
+                one.events.append(Event("gloo", "all_reduce", *times, "0", 2 * step + which + 1, 8, kind="progress"))
+            values: dict[str, Any] = dict.fromkeys(names_of(Step), 0)
+            values |= {"number": step + 1, "begin_ns": begin, "end_ns": begin + 20 * MILLI, "forward_ns": 20 * MILLI}
+            values |= {"blocked_forward_ns": (17 - issued) * MILLI, "exposed_ns": (17 - issued) * MILLI}
+            values |= dict.fromkeys(("warmup", "accumulated", "skipped", "told", "by_backward"), False)
+            one.steps.append(Step(**values))
+        made.append(one)
+    return made
+
+
+def test_a_rank_that_is_waited_for_within_the_step() -> None:
+    """The other issues its next collective late because it waited: without rank 1's 10 ms both steps take 10."""
+    model = model_of(run_of(tensor_parallel()))
+    assert model.replayed_ns == pytest.approx(20e6, rel=1e-3)
+    assert model.changed_ns([Change("rank", ranks=(1,))]).mean() == pytest.approx(10e6, rel=1e-3)
+
+
 def exchanging(folder: Path, entered: Sequence[float], step_ms: float) -> RunTables:
     """12 steps whose ranks enter a reduction after so many ms and leave it at the end."""
     made = []

@@ -154,7 +154,7 @@ enum rs_chunk_kind {
     RS_CHUNK_DEVICE_STEPS = 18, RS_CHUNK_WINDOWS = 19,
     RS_CHUNK_STEP_FLOPS = 20, RS_CHUNK_GPUS = 21, RS_CHUNK_POWER = 22, RS_CHUNK_ALLOCATOR = 23,
     RS_CHUNK_MESSAGES = 24, RS_CHUNK_OVERWRITTEN = 25,
-    RS_CHUNK_RUNTIMES = 26, RS_CHUNK_NOTES = 27
+    RS_CHUNK_RUNTIMES = 26, RS_CHUNK_NOTES = 27, RS_CHUNK_STEP_BLOCKS = 28
 };
 
 /* Chunks follow the header, each a whole number of pages, until used_bytes. */
@@ -406,6 +406,28 @@ struct rs_step {
     uint32_t process_involuntary_switches;
     uint16_t backwards, optimizer_steps;
     float compute_ticks, blocked_compute_ticks;         /* as part_ticks and blocked_ticks */
+};
+
+#define RS_WARMUP_STEPS 2       /* the first ones: a block of their own */
+#define RS_BLOCK_STEPS 32u      /* of a new block: 4 KB in 1,000 steps */
+
+/* Neighbouring steps, summed. Blocks are all that is kept of steps which newer ones have overwritten in the ring; those
+ * that resemble each other most become one where there is no row left, so that a job of any length fits. Seqlocked like
+ * a tally. Rows are in no order, and one that was joined with another may still be there: docs/inside/rank-file.md. */
+struct rs_step_block {
+    uint32_t seq;
+    uint32_t first;             /* number of its first step */
+    uint32_t steps;             /* 0: the row is free */
+    uint32_t saved;             /* number of its last step that wrote a checkpoint; 0: none did */
+    uint64_t begin_ticks, end_ticks;
+    float least_ticks, quarter_ticks, median_ticks, three_quarters_ticks, most_ticks;   /* of the lengths of steps */
+    uint32_t long_steps;        /* longer than 5/4 of the median, checkpoints left out */
+    float long_ticks;           /* what these take beyond the median, summed; the following are sums, too */
+    float own_ticks[RS_PARTS];  /* each part, without what it was blocked in collectives */
+    float exposed_ticks;        /* blocked in collectives, in all parts: with own_ticks the length of the steps */
+    float covered_ticks, checkpoint_ticks, gc_ticks;
+    float cpu_ns, process_cpu_ns, runnable_ns;
+    uint32_t flags;             /* of any of its steps */
 };
 
 /* What the loop's thread did while the device had nothing to do. */

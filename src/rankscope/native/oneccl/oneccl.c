@@ -127,7 +127,7 @@ static void settle(const struct operation *operation, uint64_t end, uint8_t flag
         rs_message_end(operation->message, end, waited);
     }
     if (operation->collective)
-        rs_progress_end(rs_ticks());
+        rs_progress_end(rs_ticks(), 0);
     if (!record || rs_log_number(record) != operation->number)
         return;
     flags |= record->flags;
@@ -265,7 +265,7 @@ static void start(struct rs_frame *call, struct rs_thread *thread)
             .flags = 0};    /* as long as it is not known what the call gives */
         operation->record = rs_log_enter(thread, &filled);
         operation->number = operation->record ? rs_log_number(operation->record) : 0;
-        rs_progress_begin(operation->start, bytes);
+        rs_progress_begin(operation->start, bytes, 0);
     } else if (group) {
         uint8_t flags = (uint8_t)(RS_MESSAGE_NONBLOCKING | (entry->operation == RECV ? RS_MESSAGE_RECEIVE : 0));
         operation->message = rs_message_add(thread, operation->key, flags, root, 0, bytes, operation->start, 0);

@@ -8,20 +8,21 @@
 static rs_lock lock;
 static struct rs_in_progress sums;
 static uint64_t running, changed_ticks;
+static uint64_t untold, untold_ticks;   /* of which waits may be seen by nobody: how many run, how long at least one did */
 
 /* The loop's thread, while it runs something that may wait for collectives where nobody sees it wait. */
 static struct {
     uint8_t watched, begun;
     int32_t tid;                /* 0: not known yet */
     clockid_t clock;
-    uint64_t begin_ticks, cpu_ns, runnable_ns, covered_ticks;
+    uint64_t begin_ticks, cpu_ns, runnable_ns, covered_ticks, untold_ticks;
 } exposure;
 
 void rs_progress_forget(void)
 {
     memset(&sums, 0, sizeof sums);
     memset(&exposure, 0, sizeof exposure);
-    running = changed_ticks = 0;
+    running = changed_ticks = untold = untold_ticks = 0;
 }
 
 static void bring_up_to(uint64_t now)
@@ -29,6 +30,7 @@ static void bring_up_to(uint64_t now)
     uint64_t since = now > changed_ticks ? now - changed_ticks : 0;
     sums.progress_ticks += running * since;
     sums.covered_ticks += running ? since : 0;
+    untold_ticks += untold ? since : 0;
     changed_ticks = now;
 }
 
@@ -37,29 +39,32 @@ static void watch_from(uint64_t now)
     exposure.begun = 1;
     exposure.begin_ticks = now;
     exposure.covered_ticks = sums.covered_ticks;
+    exposure.untold_ticks = untold_ticks;
     exposure.cpu_ns = rs_clock_ns(exposure.clock);
     exposure.runnable_ns = rs_runnable_ns(exposure.tid);
 }
 
-void rs_progress_begin(uint64_t now, uint64_t bytes)
+void rs_progress_begin(uint64_t now, uint64_t bytes, int waits_told)
 {
     if (!rs_lock_take(&lock))
         return;
     bring_up_to(now);
     running++;
+    untold += !waits_told;
     sums.collectives++;
     sums.bytes += bytes;
-    if (exposure.watched && !exposure.begun)
+    if (exposure.watched && !exposure.begun && !waits_told)
         watch_from(now);
     rs_lock_give(&lock);
 }
 
-void rs_progress_end(uint64_t now)
+void rs_progress_end(uint64_t now, int waits_told)
 {
     if (!rs_lock_take(&lock))
         return;
     bring_up_to(now);
     running -= running ? 1 : 0;
+    untold -= untold && !waits_told ? 1 : 0;
     rs_lock_give(&lock);
 }
 
@@ -86,16 +91,20 @@ void rs_exposure_begin(void)
         return;
     exposure.begun = 0;
     exposure.watched = 1;
-    if (running)
-        watch_from(rs_ticks());
+    if (untold) {
+        uint64_t now = rs_ticks();
+        bring_up_to(now);
+        watch_from(now);
+    }
     rs_lock_give(&lock);
 }
 
 static uint64_t less(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static uint64_t minus(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 
-/* Off the CPU and not for want of one, since the first collective began; never more than one was in progress. */
-uint64_t rs_exposure_end(uint64_t now)
+/* Off the CPU and not for want of one, since the first collective began whose waits nobody tells; never more than one
+ * was in progress, without the waits that were told, and never more than such a one was. */
+uint64_t rs_exposure_end(uint64_t now, uint64_t told_ticks)
 {
     uint64_t exposed = 0;
     if (!exposure.watched || !rs_lock_take(&lock))
@@ -107,7 +116,8 @@ uint64_t rs_exposure_end(uint64_t now)
         uint64_t on_cpu_ns = minus(rs_clock_ns(exposure.clock), exposure.cpu_ns);
         uint64_t runnable_ns = minus(rs_runnable_ns(exposure.tid), exposure.runnable_ns);
         uint64_t busy_ticks = (uint64_t)((double)(on_cpu_ns + runnable_ns) / ns_per_tick);
-        exposed = less(minus(now - exposure.begin_ticks, busy_ticks), sums.covered_ticks - exposure.covered_ticks);
+        uint64_t still = less(minus(now - exposure.begin_ticks, busy_ticks), sums.covered_ticks - exposure.covered_ticks);
+        exposed = less(minus(still, told_ticks), untold_ticks - exposure.untold_ticks);
     }
     exposure.watched = exposure.begun = 0;
     rs_lock_give(&lock);

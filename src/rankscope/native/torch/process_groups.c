@@ -11,7 +11,8 @@
 
 enum rankscope_backend {
     BACKEND_GLOO = 1, BACKEND_NCCL = 2, BACKEND_OTHER = 3,
-    BACKEND_HOROVOD = 4     /* by a library whose collectives are logged anyway: here they are only counted */
+    BACKEND_HOROVOD = 4,    /* by a library whose collectives are logged anyway: here they are only counted */
+    BACKEND_WAITS_TOLD = 16 /* or'ed: its end is known by the wait for it, and every such wait is told */
 };
 
 /* One collective whose number is still young enough to be moved by one that was issued before it. */
@@ -29,10 +30,11 @@ struct open_collective {
     uint32_t claim, next_free;
     uint64_t begin, bytes;
     uint64_t key;
-    uint8_t used;
+    uint8_t used, waits_told;
 };
 
 static rs_lock lock;
+static uint8_t futures;         /* the program asks for futures of collectives: who waits for those does not tell */
 static struct process_group *groups;
 static uint32_t groups_used;
 static struct open_collective *open_ones;
@@ -209,6 +211,8 @@ static int is_by_oneccl(const char *name) { return !strncmp(name, "xccl:", 5) ||
 RS_EXPORT uint32_t rankscope_collective_begin(const char *name, uint32_t group, uint64_t bytes, int32_t root,
                                               uint64_t order, int backend)
 {
+    uint8_t waits_told = (backend & BACKEND_WAITS_TOLD) && !__atomic_load_n(&futures, __ATOMIC_RELAXED);
+    backend &= ~BACKEND_WAITS_TOLD;
     if (RS_UNLIKELY(!atomic_load_explicit(&rs.enabled, memory_order_relaxed)) && !rs_begin())
         return 0;
     if ((backend == BACKEND_NCCL && rs_nccl_recording()) || (rs_oneccl_recording() && is_by_oneccl(name)))
@@ -229,15 +233,20 @@ RS_EXPORT uint32_t rankscope_collective_begin(const char *name, uint32_t group, 
     if (rs_lock_take(&lock)) {
         struct process_group *known = group && group <= groups_used ? &groups[group - 1] : NULL;
         slot = begin_locked(thread, known, &filled, order, backend);
+        if (slot)
+            open_ones[slot].waits_told = waits_told;
         rs_lock_give(&lock);
     }
     if (slot)
-        rs_progress_begin(now, bytes);
+        rs_progress_begin(now, bytes, waits_told);
     else
         rs_count(&rs.file->untracked_requests, 1);
     rs_leave(thread, now);
     return slot;
 }
+
+/* From now on collectives may be waited for by their futures, as communication hooks of DistributedDataParallel do. */
+RS_EXPORT void rankscope_futures(void) { __atomic_store_n(&futures, 1, __ATOMIC_RELAXED); }
 
 /* how: 0 completed, 1 failed, 2 the completion is told by nobody. */
 RS_EXPORT void rankscope_collective_end(uint32_t slot, int how)
@@ -253,7 +262,7 @@ RS_EXPORT void rankscope_collective_end(uint32_t slot, int how)
     rs_lock_give(&lock);
     if (!ended.used)
         return;
-    rs_progress_end(now);
+    rs_progress_end(now, ended.waits_told);
     if (ended.record && rs_log_number(ended.record) == ended.claim) {
         uint8_t flags = how == 1 ? RS_COLL_FAILED : how == 2 ? RS_COLL_ENQUEUED : 0;
         RS_SET(ended.record->flags, (uint8_t)(ended.record->flags | flags));

@@ -30,6 +30,7 @@ void rs_step_ring_forget(void)
     own_ticks = 0;
     asked = asked_before = (struct rs_system){0};
     asked_ticks = asked_before_ticks = asking_ticks = shared_number = 0;
+    rs_step_blocks_forget();
 }
 
 /* The dearest of what steps cost: opening a file of /proc takes longer than all else that is done for a step. */
@@ -148,6 +149,8 @@ void rs_step_write(uint64_t number, uint32_t flags, const struct rs_sample *begi
     if (asked_ticks == end->ticks)
         share_out(number);
     __atomic_store_n(&step->number, (uint32_t)number, __ATOMIC_RELEASE);
+    if (!goes_on)
+        rs_step_blocks_add(ring, number - 1, shared_number);
 }
 
 static uint64_t run_delay_ns(int32_t tid)

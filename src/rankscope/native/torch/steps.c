@@ -4,7 +4,6 @@
 
 #define MOST_NESTED 32
 #define MOST_OPTIMIZERS 256
-#define WARMUP_STEPS 2
 
 uint8_t rs_step_open;
 
@@ -103,8 +102,7 @@ static void settle_closure(void)
  * collectives) are seen by nobody: of what the thread stood still, all that was not told is added to the part. */
 static void end_exposure(uint64_t now)
 {
-    uint64_t exposed = rs_exposure_end(now);
-    uint64_t untold = exposed > loop.told_blocked_ticks ? exposed - loop.told_blocked_ticks : 0;
+    uint64_t untold = rs_exposure_end(now, loop.told_blocked_ticks);
     loop.told_blocked_ticks = 0;
     if (in_optimizer())
         loop.closure_blocked_ticks += untold;
@@ -162,7 +160,7 @@ static int stepped_already(uint64_t optimizer)
 
 static uint32_t flags_of(void)
 {
-    uint32_t flags = loop.written_flags | (loop.number <= WARMUP_STEPS ? RS_STEP_WARMUP : 0) | (loop.told ? RS_STEP_TOLD : 0);
+    uint32_t flags = loop.written_flags | (loop.number <= RS_WARMUP_STEPS ? RS_STEP_WARMUP : 0) | (loop.told ? RS_STEP_TOLD : 0);
     uint64_t backwards = loop.end.backwards - loop.begin.backwards;
     uint64_t optimizer_steps = loop.end.optimizer_steps - loop.begin.optimizer_steps;
     return flags | (optimizer_steps && backwards > optimizer_steps ? RS_STEP_ACCUMULATED : 0);

@@ -43,6 +43,10 @@ uint64_t rs_runnable_ns(int32_t tid);
 void rs_step_write(uint64_t number, uint32_t flags, const struct rs_sample *begin, const struct rs_sample *end);
 void rs_step_ring_forget(void);
 
+/* step_blocks.c: what is kept of every step, however many there are. */
+void rs_step_blocks_add(const struct rs_chunk *ring, uint64_t last, uint64_t complete);
+void rs_step_blocks_forget(void);
+
 /* host_log.c: what the loop's thread did when, once there is a GPU whose idle time it explains. */
 enum rs_doing { RS_DOING_GC = 1, RS_DOING_COMPILE = 2, RS_DOING_BLOCKED = 4, RS_DOING_ENDED = 8 };
 struct rs_moment {
@@ -59,12 +63,13 @@ void rs_host_log_forget(void);
 
 /* in_progress.c: collectives in progress, of any thread. */
 struct rs_in_progress { uint64_t progress_ticks, covered_ticks, collectives, bytes; };
-void rs_progress_begin(uint64_t now, uint64_t bytes);
-void rs_progress_end(uint64_t now);
+/* waits_told: whoever waits for it says so, and it may be over long before */
+void rs_progress_begin(uint64_t now, uint64_t bytes, int waits_told);
+void rs_progress_end(uint64_t now, int waits_told);
 struct rs_in_progress rs_progress_now(uint64_t now);
 /* From here on, watch how long this thread is off its CPU while collectives are in progress. */
 void rs_exposure_begin(void);
-uint64_t rs_exposure_end(uint64_t now);
+uint64_t rs_exposure_end(uint64_t now, uint64_t told_ticks);
 void rs_progress_forget(void);
 
 /* flops.c: what the operators of sampled steps compute. */

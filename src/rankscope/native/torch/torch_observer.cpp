@@ -45,14 +45,15 @@ struct ProcessGroup {
 
 namespace {
 
-enum Backend { kNone = 0, kGloo = 1, kNccl = 2, kOther = 3 };
+enum Backend { kNone = 0, kGloo = 1, kNccl = 2, kOther = 3, kWaitsTold = 16 };
 
 // Which group a collective is issued on, and its root there (-1: none, or not known). It goes with torch's own
 // thread-local state from the thread that issues to the thread that runs.
 struct IssuedOn : public c10::DebugInfoBase {
-    IssuedOn(uint32_t number, int32_t at) : group(number), root(at) {}
+    IssuedOn(uint32_t number, int32_t at, bool told = false) : group(number), root(at), waits_told(told) {}
     uint32_t group;
     int32_t root;
+    bool waits_told;  // Python issued it, and tells when it waits for it
 };
 
 // Of collectives that torch issues itself, out of Python's sight: those of DistributedDataParallel, functional ones.
@@ -88,9 +89,14 @@ uint64_t bytes_of(const at::RecordFunction &function)
     return bytes;
 }
 
+const IssuedOn *issued_by_thread()
+{
+    return static_cast<IssuedOn *>(c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::TEST_INFO_2));
+}
+
 IssuedOn issued_on()
 {
-    auto *info = static_cast<IssuedOn *>(c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::TEST_INFO_2));
+    const IssuedOn *info = issued_by_thread();
     return info ? *info : IssuedOn(own_group.load(std::memory_order_relaxed), -1);
 }
 
@@ -103,7 +109,8 @@ std::unique_ptr<at::ObserverContext> collective_began(const at::RecordFunction &
     }
     const char *shown = backend == kGloo ? name + 5 : name;
     IssuedOn on = issued_on();
-    uint32_t slot = rankscope_collective_begin(shown, on.group, bytes, on.root, function.handle(), backend);
+    uint32_t slot = rankscope_collective_begin(shown, on.group, bytes, on.root, function.handle(),
+                                               on.waits_told ? backend | kWaitsTold : backend);
     return std::make_unique<Begun>(0, slot, backend);
 }
 
@@ -425,6 +432,8 @@ void told_by_operator(const c10::OperatorHandle &op, c10::DispatchKeySet keys, t
     std::shared_ptr<IssuedOn> on;
     try {
         IssuedOn found = issued_by(op, *stack);
+        const IssuedOn *python = issued_by_thread();
+        found.waits_told = python && python->waits_told;
         if (found.group)
             on = std::make_shared<IssuedOn>(found);
     } catch (...) {  // a torch with other arguments
@@ -487,7 +496,7 @@ extern "C" void rankscope_observer_own_group(uint32_t group) { own_group.store(g
 extern "C" int rankscope_observer_enter(uint32_t group, int32_t root)
 {
     try {
-        c10::ThreadLocalDebugInfo::_push(c10::DebugInfoKind::TEST_INFO_2, std::make_shared<IssuedOn>(group, root));
+        c10::ThreadLocalDebugInfo::_push(c10::DebugInfoKind::TEST_INFO_2, std::make_shared<IssuedOn>(group, root, true));
         return 1;
     } catch (...) {
         return 0;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import fmean, median
@@ -13,7 +14,7 @@ from rankscope.model.records import Role
 from rankscope.model.tables import Cell, Column, Table, Tables, Unit, sql_list
 from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.steps.arrays import RankSteps
-from rankscope.questions.steps.data import steps_of
+from rankscope.questions.steps.data import PARTS, steps_of
 from rankscope.questions.steps.inferred import attempt_steps
 from rankscope.questions.wording import counted, ending_text, ranges
 
@@ -104,6 +105,10 @@ PROCESSES_SQL = f"""
 STEPS_SQL = f"""
     SELECT process, number, begin_ns, end_ns, checkpoint_ns, warmup FROM steps JOIN ranks USING (process)
     WHERE {STARTED} ORDER BY process, number"""
+BLOCKS_SQL = f"""
+    SELECT process, first, steps, saved, median_ns, long_steps, long_ns, checkpoint_ns, step_blocks.warmup,
+        {" + ".join(f"own_{part}_ns" for part in (*PARTS, "communication"))} + exposed_ns - checkpoint_ns AS length_ns
+    FROM step_blocks JOIN ranks USING (process) WHERE {STARTED} ORDER BY process, first"""
 FIRST_START_SQL = "SELECT min(started_ns) FROM ranks WHERE tool = ''"  # of a launcher, mostly
 FIRST_SQL = "SELECT process, at_ns FROM marks WHERE name = 'first_step_begin'"
 FIRST_COLLECTIVE_SQL = "SELECT process, at_ns FROM marks WHERE name = 'first_collective_end'"
@@ -114,6 +119,48 @@ RANGES_SQL = """
     SELECT process, name = 'torch.compile', phase IN ('first_step', 'steady'), sum(total_ns) FROM tallies
     WHERE layer = 'torch' AND kind = 'call' AND (name IN ('torch.compile', 'torch.save', 'checkpoint')
         OR starts_with(name, 'torch.distributed.checkpoint.')) GROUP BY ALL"""
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """Steps that newer ones have overwritten, in blocks: arrays, sums of each block."""
+
+    last: Any  # number of its last step
+    steps: Any
+    length_ns: Any  # without checkpoints
+    median_ns: Any  # of a step
+    long_steps: Any  # longer than 5/4 of that
+    long_ns: Any  # what these take beyond it
+    checkpoint_ns: Any
+    saved: Any  # number of its last step that wrote a checkpoint; 0: none did
+    warmup: Any
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Any], rows: slice, before: int) -> Earlier:
+        """Those before a step; of the block that it lies in, a share."""
+        first, steps = (np.asarray(columns[name])[rows] for name in ("first", "steps"))
+        chosen = first < before
+        kept = np.minimum(steps, before - first)[chosen]
+        share = kept / steps[chosen]
+
+        def of(name: str) -> Any:
+            return np.asarray(columns[name], np.float64)[rows][chosen]
+
+        sums = (of("length_ns") * share, of("median_ns"), of("long_steps") * share, of("long_ns") * share)
+        saved, warmup = of("saved"), np.asarray(columns["warmup"], bool)[rows][chosen]
+        return cls(first[chosen] + kept - 1, kept, *sums, of("checkpoint_ns") * share, saved, warmup)
+
+    def excess_ns(self, usual_ns: float) -> Any:
+        """What steps of each block take beyond the usual length, those that take a quarter more."""
+        whole = self.length_ns - self.steps * usual_ns
+        single = self.long_ns + self.long_steps * (self.median_ns - usual_ns)
+        return np.maximum(np.where(self.median_ns > SLOWED_FROM * usual_ns, whole, single), 0.0)
+
+    def lost_share(self, saved: int | None) -> Any:
+        """Of each block, the steps after the last one that was saved."""
+        if saved is None:
+            return np.zeros(len(self.steps))
+        return np.clip(self.last - saved, 0, self.steps) / self.steps
 
 
 @dataclass(slots=True)
@@ -132,7 +179,8 @@ class Life:
     checkpoint_ns: Any = None
     warmup: Any = None
     last_ns: int = 0  # when its last step ended
-    unseen_ns: int = 0  # steps that newer ones have overwritten
+    earlier: Earlier | None = None  # steps that newer ones have overwritten
+    unseen_ns: int = 0  # such of which nothing is known
     inferred: bool = False  # its steps, from collectives: which of them wrote a checkpoint is not known
     compiled_ns: tuple[float, float] = (0.0, 0.0)  # before the steps, in them
     saved_ns: float = 0.0  # by all calls that write checkpoints
@@ -189,6 +237,8 @@ def _lives(tables: Tables) -> list[Life]:
         elif process in lives:
             lives[process].saved_ns += total_ns
     _add_steps(lives, tables.columns(STEPS_SQL))
+    if any(life.unseen_ns for life in lives.values()):
+        _add_earlier(lives, tables.columns(BLOCKS_SQL))
     if all(life.number is None for life in lives.values()):
         _add_inferred(tables, lives)
     return list(lives.values())
@@ -236,13 +286,41 @@ def _add_steps(lives: dict[int, Life], columns: Any) -> None:
         life.last_ns, life.unseen_ns = int(end[-1]), int(begin[0]) - life.first_ns
 
 
+def _add_earlier(lives: dict[int, Life], columns: Mapping[str, Any]) -> None:
+    process = np.asarray(columns["process"])
+    edges = [0, *(np.flatnonzero(np.diff(process)) + 1).tolist(), len(process)]
+    for first, last in pairwise(edges) if len(process) else ():
+        life = lives.get(int(process[first]))
+        if life is None or life.number is None or life.number[0] <= columns["first"][first]:
+            continue
+        life.earlier = Earlier.of(columns, slice(first, last), int(life.number[0]))
+        seen_ns = (life.earlier.length_ns + life.earlier.checkpoint_ns).sum()
+        is_whole = columns["first"][first] == 1 and life.earlier.last[-1] == life.number[0] - 1
+        life.unseen_ns = 0 if is_whole else max(0, life.unseen_ns - int(seen_ns))
+
+
 def _usual_ns(lives: list[Life]) -> float:
     """The median of all steps but the first two of each rank, or of those where there are no others."""
+    if any(life.earlier is not None for life in lives):
+        return _usual_in_blocks_ns(lives)
     later = [life.length_ns[~life.warmup] for life in lives if life.number is not None]
     pooled = np.concatenate(later) if later else np.zeros(0)
     if not len(pooled):
         pooled = np.concatenate([life.length_ns for life in lives if life.number is not None] or [pooled])
     return float(np.median(pooled)) if len(pooled) else 0.0
+
+
+def _usual_in_blocks_ns(lives: list[Life]) -> float:
+    """The same where blocks of steps count as so many of their median."""
+    values = [life.length_ns[~life.warmup] for life in lives if life.number is not None]
+    weights = [np.ones(len(lengths)) for lengths in values]
+    for life in lives:
+        if life.earlier is not None:
+            values.append(life.earlier.median_ns[~life.earlier.warmup])
+            weights.append(life.earlier.steps[~life.earlier.warmup])
+    pooled, counts = np.concatenate(values), np.concatenate(weights)
+    order = np.argsort(pooled)
+    return float(pooled[order][np.searchsorted(np.cumsum(counts[order]), counts.sum() / 2)])
 
 
 def _add_attempt(ledger: Account, lives: list[Life], began_ns: int, ended_ns: int, usual_ns: float) -> None:
@@ -268,8 +346,11 @@ def _last_saved(lives: list[Life]) -> int:
         if life.inferred:
             saved = max(saved, _last_slow(life) if life.saved_ns else 0)
             continue
-        after = life.saved_ns > life.checkpoint_ns.sum() * 1.01 + 1e6 and not life.unseen_ns
-        saved = max(saved, int(life.number[-1]) if after else int(life.number[within[-1]]) - 1 if len(within) else 0)
+        written_ns = life.checkpoint_ns.sum() + (life.earlier.checkpoint_ns.sum() if life.earlier else 0.0)
+        after = life.saved_ns > written_ns * 1.01 + 1e6 and not life.unseen_ns
+        earlier = int(life.earlier.saved.max()) - 1 if life.earlier is not None else 0
+        here = int(life.number[within[-1]]) - 1 if len(within) else earlier
+        saved = max(saved, int(life.number[-1]) if after else here)
     return saved
 
 
@@ -295,15 +376,24 @@ def _of_rank(
     lost = life.number > saved if saved is not None else np.zeros(len(life.number), bool)
     net = life.length_ns - excess
     slow_first, slowed = float(excess[life.warmup].sum()), float(excess[~life.warmup].sum())
-    written_in = min(life.saved_ns, slowed) if life.inferred else float(life.checkpoint_ns.sum())
+    written = float(life.checkpoint_ns.sum())
+    useful_ns, lost_ns = float(net[~lost].sum()) + life.unseen_ns, float(net[lost].sum())
+    if life.earlier is not None:
+        earlier, beyond = life.earlier, life.earlier.excess_ns(usual_ns)
+        lost_here = float(((earlier.length_ns - beyond) * earlier.lost_share(saved)).sum())
+        useful_ns, lost_ns = useful_ns + float((earlier.length_ns - beyond).sum()) - lost_here, lost_ns + lost_here
+        slow_first += float(beyond[earlier.warmup].sum())
+        slowed += float(beyond[~earlier.warmup].sum())
+        written += float(earlier.checkpoint_ns.sum())
+    written_in = min(life.saved_ns, slowed) if life.inferred else written
     written_after = min(tail, max(0.0, life.saved_ns - written_in))
     slowed -= written_in if life.inferred else 0.0
     in_first, in_later = min(compiled, slow_first), min(max(0.0, compiled - slow_first), slowed)
     begun = min(tail - written_after, usual_ns) if failed else 0.0
     early = min(before_compiled, startup)
     return {
-        USEFUL: float(net[~lost].sum()) + life.unseen_ns,
-        LOST: float(net[lost].sum()) + begun,
+        USEFUL: useful_ns,
+        LOST: lost_ns + begun,
         SLOWED: slowed - in_later,
         CHECKPOINT: written_in + written_after,
         COMPILATION: early + in_first + in_later,

@@ -19,6 +19,7 @@ from rankscope.questions.steps.traced import SAID
 from rankscope.questions.wording import rank_words
 
 # ---------------------------------------------------------------- which of the first steps are warm-up?
+WARMUP_STEPS = 2  # as the recorder has it
 WINDOW = 3  # steps that must be at the steady level one after the other
 SPREADS = 5.0  # in MADs of the second half
 NOTICEABLE = 0.2  # of the steady level
@@ -153,6 +154,11 @@ class Steps:
     first_steady: int = 0
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def is_cut(self) -> bool:
+        """Newer steps have overwritten the first ones of every rank, and with them the warm-up."""
+        return self.source == "recorded" and all(rank_steps.number[0] > WARMUP_STEPS for rank_steps in self.ranks)
+
     def steady(self, rank_steps: RankSteps) -> Array:
         return rank_steps.number >= self.first_steady
 
@@ -216,7 +222,9 @@ def _steps_of(tables: Tables) -> Steps:
     else:
         inferred, notes = pattern_steps(tables)
         steps = Steps(inferred, "pattern" if inferred else "", notes=notes)
-    if steps.ranks:
+    if steps.ranks and steps.is_cut:
+        steps.first_steady = int(min(rank_steps.number[0] for rank_steps in steps.ranks))
+    elif steps.ranks:
         steps.first_steady, steps.left_out = _first_steady(steps.ranks)
     return steps
 

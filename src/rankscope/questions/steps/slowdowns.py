@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -15,6 +15,17 @@ import numpy as np
 from rankscope.model.tables import Cell, Column, Table, Tables, Unit
 from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.steps.arrays import RankSteps
+from rankscope.questions.steps.blocks import (
+    LEAST_SPREAD,
+    QUARTILES_APART,
+    Bounds,
+    RankBlocks,
+    Span,
+    blocks_of,
+    joined,
+    spans_of,
+    sureness,
+)
 from rankscope.questions.steps.data import TITLES, Steps, steps_of
 from rankscope.questions.wording import ranges, seconds
 
@@ -24,10 +35,10 @@ Array = Any  # of numpy
 FEWEST = 10  # steps of a level
 BOUND = 5.5  # standard deviations of a sum of steps
 FARTHEST = 2.0  # spreads that a step counts as at most: a single long one is not a level
-LEAST_SPREAD = 0.002  # of a step
 NOTICEABLE = 0.05  # of the level before
 SPREADS = 0.6  # of the levels' own median absolute deviations
 MOST_LEVELS = 64
+BOUNDS = Bounds(BOUND, NOTICEABLE, SPREADS, MOST_LEVELS)
 SHORTEST = 4 * FEWEST  # steps of a window
 LONGEST_BLOCK, FEWEST_BLOCKS = 16, 25  # steps; neighbouring blocks tell how much steps resemble those before
 MOST_ALIKE = 0.97  # the largest correlation of neighbours that is reckoned with
@@ -223,63 +234,123 @@ _KEPT: WeakKeyDictionary[Tables, list[Slowdown]] = WeakKeyDictionary()
 def slowdowns_of(tables: Tables) -> list[Slowdown]:
     """In the order of time; worked out once for each run that is open."""
     if tables not in _KEPT:
-        _KEPT[tables] = list(_slowdowns(steps_of(tables)))
+        steps = steps_of(tables)
+        _KEPT[tables] = list(_slowdowns(_Life.of(steps, blocks_of(tables) if steps.is_cut else {})))
     return _KEPT[tables]
 
 
-def _slowdowns(steps: Steps) -> Iterator[Slowdown]:
-    common = steps.common()
-    if len(common) < 2 * FEWEST or not steps.ranks:
+@dataclass(frozen=True, slots=True)
+class _Life:
+    """All steps of the ranks but the warm-up: those that the rank files still hold one by one, and before them those
+    that they hold in blocks."""
+
+    ranks: Sequence[RankSteps]
+    blocks: Sequence[RankBlocks]  # of the ranks; (): no step is in blocks only
+    begin: int  # number of the first step that is in blocks only
+    common: Array  # numbers of the steps that all ranks hold
+    rows: Sequence[Array]  # of each rank: which of its steps those are
+
+    @classmethod
+    def of(cls, steps: Steps, blocks: Mapping[int, RankBlocks]) -> _Life:
+        common = steps.common()
+        rows = [np.searchsorted(rank_steps.number, common) for rank_steps in steps.ranks]
+        known = [blocks[rank_steps.rank] for rank_steps in steps.ranks if rank_steps.rank in blocks]
+        begin = max((int(of_rank.edges[0]) for of_rank in known), default=0)
+        until = min((int(of_rank.edges[-1]) for of_rank in known), default=0)
+        meets = len(known) == len(rows) and len(common) and begin + FEWEST <= common[0] <= until
+        return cls(steps.ranks, known if meets else [], begin, common, rows)
+
+    def levels(self) -> list[Span]:
+        """Cut wherever the level changes."""
+        lengths = np.median(
+            [np.asarray(rank_steps.length_ns)[at] for rank_steps, at in zip(self.ranks, self.rows, strict=True)],
+            axis=0,
+        )
+        last = self.common[-1] + 1
+        numbers = np.append(self.common, last)
+        held = [Span(int(numbers[a.first]), int(numbers[a.last]), a.median) for a in levels_of(lengths)]
+        if not self.blocks:
+            return held
+        inertia = _Series.of(lengths).inertia
+        earlier = spans_of(self.blocks, self.begin, int(self.common[0]), inertia, BOUNDS)
+        first = replace(held[0], spread=_spread_of(lengths[: held[0].steps]))
+        if sureness(earlier[-1], first, inertia, BOUNDS) < 1:
+            return [*earlier[:-1], joined(earlier[-1], first), *held[1:]]
+        return [*earlier, *held]
+
+    def mean(self, rank: int, name: str, span: Span) -> float:
+        """Of a step of one of the ranks, counted from 0."""
+        a, b = np.searchsorted(self.common, (span.first, span.last))
+        held = self._values(rank, name)[self.rows[rank]][a:b]
+        until = min(span.last, int(self.common[0]))
+        in_blocks = max(0, until - span.first) if self.blocks else 0
+        if not in_blocks:
+            return float(np.mean(held))
+        before = self.blocks[rank].mean(name, span.first, until) * in_blocks
+        return (before + float(np.sum(held))) / (in_blocks + len(held))
+
+    def _values(self, rank: int, name: str) -> Array:
+        rank_steps = self.ranks[rank]
+        return rank_steps.own_ns if name == "own_ns" else np.asarray(rank_steps.values[name])
+
+    def began_ns(self, number: int) -> int:
+        """When the first rank began a step."""
+        if self.blocks and number < self.common[0]:
+            return self.blocks[0].began_ns(number)
+        return int(np.asarray(self.ranks[0].begin_ns)[self.rows[0][np.searchsorted(self.common, number)]])
+
+
+def _spread_of(lengths: Array) -> float:
+    """Of single steps, as a share."""
+    low, high = np.quantile(np.maximum(lengths, 1.0), (0.25, 0.75))
+    return max(LEAST_SPREAD, float(np.log(high / low)) / QUARTILES_APART)
+
+
+def _slowdowns(life: _Life) -> Iterator[Slowdown]:
+    if len(life.common) < 2 * FEWEST or not life.ranks:
         return
-    rows: list[Array] = [np.searchsorted(rank_steps.number, common) for rank_steps in steps.ranks]
-    lengths = np.median(
-        np.stack([np.asarray(rank_steps.length_ns)[at] for rank_steps, at in zip(steps.ranks, rows, strict=True)]),
-        axis=0,
-    )
-    levels = levels_of(lengths)
+    levels = life.levels()
     usual = levels[0]
     for at, level in enumerate(levels[1:], 1):
         if level.median <= usual.median * (1 + NOTICEABLE):
             usual = _reference(usual, level)
             continue
-        cause = _told(steps.ranks, rows, usual, level)
-        begin = int(np.asarray(steps.ranks[0].begin_ns)[rows[0][level.first]])
         yield replace(
-            cause,
-            first=int(common[level.first]),
-            last=int(common[level.last - 1]),
+            _told(life, usual, level),
+            first=level.first,
+            last=level.last - 1,
             goes_on=at == len(levels) - 1,
-            since_ns=begin,
+            since_ns=life.began_ns(level.first),
         )
 
 
-def _reference(usual: Level, level: Level) -> Level:
+def _reference(usual: Span, level: Span) -> Span:
     """What later levels are compared with: this one where it is clearly faster, else the longer of the two, so that
     many small differences do not add up."""
     is_faster = level.median < usual.median * (1 - NOTICEABLE)
-    return level if is_faster or level.last - level.first > usual.last - usual.first else usual
+    return level if is_faster or level.steps > usual.steps else usual
 
 
-def _told(ranks: Sequence[RankSteps], rows: Sequence[Array], before: Level, after: Level) -> Slowdown:
+def _told(life: _Life, before: Span, after: Span) -> Slowdown:
     """Whose own time grew, in which part; else it is communication."""
 
-    def growth(values: Array, at: Array) -> float:
-        chosen = np.asarray(values)[at]
-        return float(np.mean(chosen[after.first : after.last]) - np.mean(chosen[before.first : before.last]))
+    def growth(at: int, name: str) -> float:
+        return life.mean(at, name, after) - life.mean(at, name, before)
 
+    ranks = life.ranks
     grew_by = after.median - before.median
-    held_up = [_held_up(rank_steps, partial(growth, at=at)) for rank_steps, at in zip(ranks, rows, strict=True)]
+    held_up = [_held_up(rank_steps, partial(growth, at)) for at, rank_steps in enumerate(ranks)]
     slowdown = Slowdown(0, 0, False, 0, before.median, after.median, (), "", TITLES["exposed"], grew_by)
     most = max(held_up)
     if most < MOST * grew_by:
         return slowdown
     slow = [at for at, value in enumerate(held_up) if value >= AS_MUCH * most]
-    parts = {name: median(growth(ranks[at].own[name], rows[at]) for at in slow) for name in ranks[slow[0]].own}
+    parts = {name: median(growth(at, f"own {name}") for at in slow) for name in ranks[slow[0]].own}
     longest = max(parts, key=lambda name: parts[name])
     shown, grew_ns = TITLES.get(longest, longest), parts[longest]
     for name, title in WITHIN.items():
         if all(name in ranks[at].of_which for at in slow):
-            inside = median(growth(ranks[at].of_which[name], rows[at]) for at in slow)
+            inside = median(growth(at, f"of which {name}") for at in slow)
             if inside >= MOST * most:
                 shown, grew_ns = title, inside
                 break
@@ -291,10 +362,10 @@ def _told(ranks: Sequence[RankSteps], rows: Sequence[Array], before: Level, afte
     return replace(slowdown, ranks=tuple(ranks[at].rank for at in slow), host=hosts.pop() if is_host else "")
 
 
-def _held_up(rank_steps: RankSteps, growth: Callable[[Array], float]) -> float:
+def _held_up(rank_steps: RankSteps, growth: Callable[[str], float]) -> float:
     """By itself: longer outside collectives, or without a CPU, which it also waits for to leave a collective."""
-    without_cpu = growth(rank_steps.of_which["runnable"]) if "runnable" in rank_steps.of_which else 0.0
-    return max(growth(rank_steps.own_ns), without_cpu)
+    without_cpu = growth("of which runnable") if "runnable" in rank_steps.of_which else 0.0
+    return max(growth("own_ns"), without_cpu)
 
 
 # ---------------------------------------------------------------- the table

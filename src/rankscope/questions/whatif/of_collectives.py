@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -203,10 +204,12 @@ class _Collective:
     in_order: bool  # of its group
     name: str
     which: int  # of its group in the step
+    waited: Array | None = None  # of each member: blocked until its end before it went on; None: nobody was
 
 
 ENTER, LEAVE = "enter", "leave"
 LATER = 2  # than the calls of messages at the same time
+EARLIER_WAITS = 0.05  # of a step: so much must be unexplained by what is waited for at its end
 EDGE = 0.05  # of a step: by so much may what belongs to it be late
 
 
@@ -233,6 +236,29 @@ class _Block:
     step: int
     peers: int
     place: int
+
+
+def _place_waits(issued: Sequence[tuple[_Collective, int]], exposed_ns: float, least_ns: float) -> None:
+    """A rank that was blocked for longer than what it waits for at the end of the step was so before: until the ends of
+    collectives in progress, the longest first, after which it issued its next one. Given are its collectives in the
+    order of their issue, each with its place among the members."""
+    spans = [(float(one.enter[at]), float(one.end[at])) for one, at in issued]
+    at_end_ns = max(0.0, max(end for _, end in spans) - spans[-1][0])
+    blocking_ns = sum(end - enter for (one, _), (enter, end) in zip(issued, spans, strict=True) if not one.in_progress)
+    rest_ns = exposed_ns - blocking_ns - at_end_ns
+    if rest_ns < least_ns:
+        return
+    over = [
+        place
+        for place, ((_, end), (following, _)) in enumerate(pairwise(spans))
+        if issued[place][0].in_progress and end <= following
+    ]
+    for place in sorted(over, key=lambda place: spans[place][0] - spans[place][1]):
+        one, at = issued[place]
+        waited_ns = min(rest_ns, spans[place][1] - spans[place][0])
+        one.waited = np.zeros(len(one.members)) if one.waited is None else one.waited
+        one.waited[at] = waited_ns
+        rest_ns -= waited_ns
 
 
 class _Assembly:
@@ -305,7 +331,10 @@ class _Assembly:
         """The communication of one step in the order of time, and its end."""
         ranks = len(host)
         state = _State(host, host_time, np.zeros(ranks), {})
-        for _, _, event in sorted([*self._collectives(self._rows[step]), *self._moments[step]]):
+        collectives = self._collectives(self._rows[step])
+        if not self._moments[step]:
+            self._find_waits(step, [collective for _, _, collective in collectives])
+        for _, _, event in sorted([*collectives, *self._moments[step]]):
             if isinstance(event, _Collective):
                 self._add_collective(step, event, state)
             else:
@@ -339,6 +368,29 @@ class _Assembly:
         before, before_end = before.copy(), before_end.copy()
         before[mine], before_end[mine] = at, collective.end
         state.lane[collective.group] = before, before_end
+        if collective.waited is not None:
+            self._wait(step, collective, at, key, state)
+
+    def _wait(self, step: int, collective: _Collective, at: Array, key: tuple[Any, ...], state: _State) -> None:
+        """Those that were blocked until the end of a collective in progress go on from there."""
+        assert collective.waited is not None
+        those = np.flatnonzero(collective.waited > 0)
+        mine, waited = collective.members[those], collective.waited[those]
+        reached = collective.end[those] - waited
+        own = self._add(mine, state.host[mine][:, None], reached - state.time[mine], 0.0, step, OWN, ("reached", *key))
+        self._note_gap(own, mine, state.time[mine], reached)
+        state.host[mine] = self._add(mine, np.stack([own, at[those]], axis=1), 0.0, 0.0, step, OWN, ("waited", *key))
+        state.time[mine] = collective.end[those]
+        state.blocked[mine] += waited
+
+    def _find_waits(self, step: int, collectives: Sequence[_Collective]) -> None:
+        """Which ranks were blocked by collectives in progress before the end of the step."""
+        exposed, length = self.steps.exposed[:, step], self.steps.end[:, step] - self.steps.begin[:, step]
+        for rank in np.flatnonzero(np.isfinite(exposed)).tolist():
+            mine = [(one, int(at[0])) for one in collectives if len(at := np.flatnonzero(one.members == rank))]
+            mine.sort(key=lambda pair: float(pair[0].enter[pair[1]]))
+            if mine:
+                _place_waits(mine, float(exposed[rank]), EARLIER_WAITS * float(length[rank]))
 
     def _add_moment(self, step: int, what: str, call: int, state: _State) -> None:
         """A call that posts or ends messages is entered, or left."""
