@@ -42,7 +42,7 @@ class TextTrace:
         cells = self._cells(line)
         if cells is None:
             return False
-        trace = self.log.profile(number).trace
+        trace = self.log.trace(number)
         activity = activity_of(cells, {}, trace, number)
         if activity is not None:
             trace.add(activity, number)
@@ -164,7 +164,7 @@ class CsvTable:
         return self._trace(named, number) if "Start" in named else self._summary(named, number)
 
     def _trace(self, named: dict[str, str], number: int) -> bool:
-        trace = self.log.profile(number).trace
+        trace = self.log.trace(number)
         activity = activity_of(named, self.units, trace, number)
         if activity is None:
             return self._unreadable(number)
