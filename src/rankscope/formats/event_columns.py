@@ -169,3 +169,19 @@ class UnreadLines:
         more = f" and {self.count - len(self.first)} more" if self.count > len(self.first) else ""
         lines = "line" if self.count == 1 else "lines"
         return [Note(f"{self.count} {lines} {self.what}: {listed}{more}", self.severity, source.at(self.first[0]))]
+
+
+class OtherLines:
+    """Lines that a reader has in no table, where it reads among the output of a program."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._lines = UnreadLines("in no table (other output, or not understood)")
+
+    def add(self, line: int, text: str) -> None:
+        if text.strip() and line not in self._source.taken:
+            self._lines.add(line)
+
+    def told_with_last(self, readings: Iterable[Reading]) -> Iterator[Reading]:
+        """These readings, the last of which says what was not read until then."""
+        return self._lines.told_with_last(readings, self._source)

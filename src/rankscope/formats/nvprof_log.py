@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rankscope.formats.block_file import BlockFile, Waiting
+from rankscope.formats.event_columns import OtherLines
 from rankscope.formats.source import Source
 from rankscope.formats.summary_table import ProfileSection, check, each_tally, shares_of, unlisted
 from rankscope.formats.sums import TraceColumns
@@ -20,6 +21,9 @@ PLACE = re.compile(r'\s+(Thread|Domain|Range) "(.*)"(?: \(id = (\d{1,18})\))?\s*
 LOSS = re.compile(r"not recorded|not collected|invalid|insufficient|dropped|lost|overflow|out of memory", re.I)
 WARM_UP = re.compile(r"\bwarm[- ]?up\b.{0,40}\b(?:done|finish|finished|complete|completed|over|end|ended)\b", re.I)
 LAYERS = {"GPU activities": Layer.GPU, "API calls": Layer.CUDA_API, "Range": Layer.NVTX}
+OWN_WORDS = re.compile(
+    r"\s*(?:No (?:kernels|API activities|CUDA activities) were profiled|(?:Regs|[SD]SMem|(?:Src|Dst)MemType): )"
+)
 UNREAD = (
     "Unified Memory profiling result",
     "Metric result:",
@@ -124,6 +128,7 @@ class NvprofLog:
 
     def __init__(self, source: Source) -> None:
         self.source, self._file = source, BlockFile()
+        self.other = OtherLines(source)
         self.profiles: list[ProfiledProcess] = []
         self.table: OpenTable | None = None
         self.in_summary = False
@@ -151,6 +156,14 @@ class NvprofLog:
 
     def open_table(self, table: OpenTable) -> None:
         self.table, self.in_summary = table, False
+
+    def tell_unreadable(self, number: int, text: str) -> None:
+        """A row whose cells are none; where there are many, how many."""
+        profile = self.profile(number)
+        if len(profile.notes) < MOST_NOTES:
+            profile.note(f"a row of the table cannot be read: {text}", Severity.WARNING, self.source.at(number))
+        else:
+            self.other.add(number, text)
 
     def section(self, number: int) -> ProfileSection:
         """Where the next row of a summary belongs."""
@@ -202,6 +215,8 @@ class NvprofLog:
         elif text.startswith(("Warning: ", "Error: ")):
             severity = Severity.WARNING if LOSS.search(text) or text[0] == "E" else Severity.NOTE
             profile.note(f"nvprof says: {text}", severity, self.source.at(number))
+        else:
+            self.other.add(number, text)
 
     def _result(self, profile: ProfiledProcess, pid: int | None, text: str, number: int) -> None:
         if self._now is not None and self._now is not profile:
@@ -230,6 +245,8 @@ class NvprofLog:
 
     def take_other(self, number: int, line: str) -> None:
         """What the profiled program prints; only one thing in it matters here."""
+        if not OWN_WORDS.match(line):
+            self.other.add(number, line)
         if self._going and self._turn not in self._warmed and len(line) < 1000 and WARM_UP.search(line):
             self._warmed.add(self._turn)
             where = self.source.at(number)
@@ -243,8 +260,10 @@ class NvprofLog:
         if not any(profile.summary.layers or profile.trace for profile in self.profiles):
             raise self.source.bad("holds no table of nvprof")
         number_ranks(self.profiles, self.source)
-        for profile in sorted(self.profiles, key=lambda profile: profile.told_line or profile.first_line):
-            yield from readings(profile, self.source)
+        in_order = sorted(self.profiles, key=lambda profile: profile.told_line or profile.first_line)
+        yield from self.other.told_with_last(
+            reading for profile in in_order for reading in readings(profile, self.source)
+        )
 
 
 def _layer(kind: str) -> str:
