@@ -93,7 +93,7 @@ def test_a_full_banner() -> None:
 
 def test_a_short_banner_has_no_calls() -> None:
     (reading,) = read_text(BANNER[: BANNER.index("#                             [time]")])
-    assert reading.tallies == [] and len(reading.figures) == 2 + 4 * 4 and warnings_of([reading]) == []
+    assert reading.tallies == [] and len(reading.figures) == 4 + 4 * 4 and warnings_of([reading]) == []
 
 
 def test_the_older_banner() -> None:

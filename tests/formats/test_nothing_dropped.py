@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,27 +13,55 @@ import pytest
 from formats import test_mpip, test_nccl_tests, test_osu
 from formats.foreign_files import readings
 from fuzz.seeds import TEXTS
+from rankscope.formats import recognition
+from rankscope.formats.registry import recognised
+from rankscope.formats.source import Source
 from rankscope.model.records import BadFile, Reading
 from runs.loaded import SHARED
 
-MPITRACE = next(text for text in TEXTS if "Data for MPI rank" in text)
 SAMPLES = {
     "mpitrace": sorted((SHARED / "samples/mpitrace").glob("*/*.0"))[:3],
+    "iprof": sorted((SHARED / "samples/iprof").glob("*")),
+    "unitrace": sorted((SHARED / "samples/unitrace").glob("*")),
+    "ps_metrics": sorted((SHARED / "samples/ps_metrics").glob("*"))[:2],
 }
-WRITTEN = {"mpitrace": MPITRACE, "mpip": test_mpip.REPORT, "osu": test_osu.TEXT, "nccl_tests": test_nccl_tests.TEXT}
+# told by other means: documents of any text, tables whose every row is a number, JSON
+NO_LINES = ("handmade", "operations")
+
+
+def texts_by_format() -> dict[str, list[str]]:
+    """The seeds of every format that is read line by line."""
+    texts = {"mpip": [test_mpip.REPORT], "osu": [test_osu.TEXT], "nccl_tests": [test_nccl_tests.TEXT]}
+    for text in TEXTS:
+        known = recognised(Source(Path("seed"), content=text.encode()))
+        if known is not None and known.name not in (*NO_LINES, "mpip", "osu", "nccl_tests"):
+            texts.setdefault(known.name, []).append(text)
+    return texts
+
+
+WRITTEN = texts_by_format()
 FOREIGN = "the job says hello 17 times"
 DIGITS = re.compile(r"\d")
 NUMBERS = re.compile(r"\d+")
 
 
 def contents(format_name: str) -> Iterator[str]:
-    yield WRITTEN[format_name]
+    yield from WRITTEN[format_name]
     yield from (path.read_text() for path in SAMPLES.get(format_name, ()))
 
 
 def tables(found: list[Reading]) -> Any:
     """What is in the tables, without where it comes from."""
-    return [(one.tallies, one.figures, one.facts) for one in found]
+    return [(one.tallies, one.range_tallies, one.figures, one.facts, one.groups, events(one)) for one in found]
+
+
+def events(one: Reading) -> list[tuple[Any, ...]]:
+    """Name, start and end of single events."""
+    if not one.event_columns:
+        return [(event.name, event.start_ns, event.end_ns) for event in one.events]
+    names = one.event_columns["name"]
+    times = (one.event_columns[column].tolist() for column in ("start_ns", "end_ns"))
+    return list(zip((names.values[code] for code in names.codes), *times, strict=True))
 
 
 def told_lines(found: list[Reading]) -> set[int]:
@@ -82,7 +112,7 @@ def test_a_garbled_line_is_counted(format_name: str) -> None:
             assert at + 1 in told_lines(found), lines[at]
 
 
-@pytest.mark.parametrize("format_name", WRITTEN)
+@pytest.mark.parametrize("format_name", ["mpitrace", "mpip", "osu", "nccl_tests"])
 def test_a_line_that_comes_twice_is_not_counted_twice_in_silence(format_name: str) -> None:
     for text in contents(format_name):
         lines = text.splitlines()
@@ -98,7 +128,7 @@ def _is_same(found: list[Reading], text: str) -> bool:
 
 
 def _format_of(text: str) -> str:
-    return next(name for name, written in WRITTEN.items() if text == written or text in contents(name))
+    return next(name for name in WRITTEN if text in contents(name))
 
 
 @pytest.mark.parametrize("format_name", ["mpitrace", "mpip", "nccl_tests"])
@@ -121,3 +151,31 @@ def _is_nothing(row: str) -> bool:
     """A row whose numbers are as small as what is printed: its absence changes no sum."""
     values = [float(cell) for cell in row.split()[1:] if re.fullmatch(r"[\d.]+(?:e[+-]\d+)?", cell)]
     return not values or values[-1] < 0.01
+
+
+def test_every_format_of_lines_is_tried() -> None:
+    text_formats = {"darshan", "deepspeed_comms", "imagenet", "importtime", "ipm", "iprof", "mpip", "mpitrace"}
+    text_formats |= {"nccl_tests", "nsys_stats", "nvprof", "nvprof_damaged", "osu", "ps_metrics", "rocprof"}
+    assert WRITTEN.keys() == text_formats | {"strace_log", "strace_summary", "thapi", "unitrace"}
+
+
+def test_lines_of_a_table_that_another_reader_has_are_no_foreign_lines(tmp_path: Path) -> None:
+    """Metrics printed in the output of a program that nvprof looks at."""
+    profile = next(text for text in TEXTS if "NVPROF is profiling" in text).splitlines()
+    grid = next(text for text in TEXTS if text.startswith("+---")).splitlines()
+    path = tmp_path / "log.txt"
+    path.write_text("\n".join([profile[0], "hello", *grid, *profile[1:]]) + "\n")
+    source = Source(path)
+    found = [reading for _, reading in recognition.readings(source, recognition.pieces(source))]
+    assert told_lines(found) == {2} and any(one.figures for one in found) and any(one.tallies for one in found)
+
+
+def test_events_of_a_timeline_that_no_table_has_are_counted() -> None:
+    events = [
+        {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "tensor.a"}},
+        {"ph": "B", "name": "NEGOTIATE_ALLREDUCE", "ts": 10, "pid": 1},
+        {"ph": "C", "name": "counter", "ts": 15, "pid": 1},
+        {"ph": "E", "ts": 20, "pid": 1},
+    ]
+    text = "[\n" + ",\n".join(map(json.dumps, events)) + "\n]\n"
+    assert "1 line with events that are in no table: 4" in said(readings("horovod_timeline", text))

@@ -261,4 +261,7 @@ def test_unified_memory_results_are_named_and_passed_over() -> None:
     unified = '==5== Unified Memory profiling result:\nDevice "P100 (0)"\n      48  170.67KB  4.0000KB  0.9961MB\n'
     (reading,) = read(text_source(f"==5== Profiling result:\n{TABLE}\n{unified}"))
     assert len(reading.tallies) == 3
-    assert [note.text for note in reading.notes] == ["not read: Unified Memory profiling result"]
+    assert [note.text for note in reading.notes] == [
+        "not read: Unified Memory profiling result",
+        "2 lines in no table (other output, or not understood): 8, 9",
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import signal
 import time
@@ -26,6 +27,16 @@ SECONDS_PER_MB = 5.0
 LEAST_SECONDS = 2.0  # below this a small file is no hang
 MOST_GROWTH_MIB = 512
 MOST_READINGS = 100_000
+FOREIGN = b"the job says hello 17 times"
+COUNTED = re.compile(r"(\d+) (?:more )?(?:lines?|rows) ")
+# formats of which every line is in a table or counted
+LINE_FORMATS = frozenset(
+    (
+        *("darshan", "deepspeed_comms", "imagenet", "importtime", "ipm", "iprof", "mpip", "mpitrace", "nccl_tests"),
+        *("nsys_stats", "nvprof", "nvprof_damaged", "osu", "ps_metrics", "rocprof", "strace_log", "strace_summary"),
+        *("thapi", "unitrace"),
+    )
+)
 
 
 class TooSlow(BaseException):
@@ -48,6 +59,7 @@ class Findings:
     inputs: int = 0
     failures: list[tuple[bytes, str, str]] = field(default_factory=list)  # input, format, what happened
     slowest: tuple[float, str] = (0.0, "")
+    foreign: Counter[tuple[str, str]] = field(default_factory=Counter)  # what came of a line that belongs to nothing
 
 
 def fuzz(seeds: Sequence[Seed], numbers: range, scratch: Path, seed: int = 0, until: float | None = None) -> Findings:
@@ -77,6 +89,35 @@ def try_input(data: bytes, origin: str, dice: Random, scratch: Path, found: Find
     for name in sorted(wanted):
         known = format_named(name)
         _guarded(data, name, found, lambda known=known: _read(known, scratch))
+    if origin in LINE_FORMATS:
+        _guarded(data, f"{origin} + line", found, lambda: _add_foreign_line(data, origin, dice, scratch, found), True)
+
+
+def _add_foreign_line(data: bytes, name: str, dice: Random, scratch: Path, found: Findings) -> None:
+    """Read it with one line more, which has to be told, or to change what is in the tables, or to be an error."""
+    known, lines = format_named(name), data.split(b"\n")
+    at = dice.randrange(len(lines) + 1)
+    with suppress(BadFile):
+        before = _told(known, scratch)
+        scratch.write_bytes(b"\n".join([*lines[:at], FOREIGN, *lines[at:]]))
+        try:
+            said = _told(known, scratch) != before
+        except BadFile:
+            said = True
+        found.foreign[name, "said" if said else "dropped"] += 1
+        assert said, f"line {at + 1} was dropped in silence"
+
+
+def _told(known: Format, path: Path) -> tuple[int, str]:
+    """How many lines its notes speak of, and what is in the tables."""
+    lines, tables = 0, []
+    for reading in known.read(Source(path)):
+        counts = [COUNTED.match(note.text) for note in reading.notes]
+        lines += sum(int(count[1]) if count else 1 for count in counts)
+        tables.append((reading.facts, reading.tallies, reading.range_tallies, reading.figures, reading.event_columns))
+    if not tables:  # as loading has it
+        raise BadFile("contains nothing that the reader recognises")
+    return lines, repr(tables)
 
 
 def _head(path: Path) -> bytes:

@@ -6,6 +6,7 @@ import argparse
 import hashlib
 import multiprocessing
 import os
+import platform
 import resource
 import sys
 import tempfile
@@ -13,7 +14,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from fuzz.harness import Findings, fuzz, try_input
+from fuzz.harness import LEAST_SECONDS, MOST_GROWTH_MIB, Findings, fuzz, try_input
 from fuzz.seeds import collected
 from mpis import ROOT
 
@@ -28,6 +29,8 @@ def main() -> int:
     work = [(options, range(start, min(start + step, options.count))) for start in range(0, options.count, step)]
     with multiprocessing.get_context("fork").Pool(jobs) as pool:
         parts = pool.starmap(one_part, work)
+    if options.save:
+        (ROOT / "benchmarks/results/mutated_files.md").write_text(page(parts), encoding="utf-8")
     return told(parts)
 
 
@@ -38,6 +41,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--seconds", type=float, help="stop after so many seconds")
     made.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes at once")
     made.add_argument("--format", action="append", default=[], help="only mutations of files of this format")
+    made.add_argument("--save", action="store_true", help="write benchmarks/results/mutated_files.md")
     made.add_argument("--input", type=Path, help="give this one file, unmutated, to every reader")
     return made
 
@@ -62,6 +66,44 @@ def every_reader(data: bytes, scratch: Path) -> Findings:
     for name in FORMATS:
         try_input(data, name, Random(0), scratch, found)
     return found
+
+
+HEAD = """# Mutated files
+{date}, Python {python}. `PYTHONPATH=tests python -m fuzz.run {arguments}`: {inputs:,} damaged inputs, made of {seeds}
+files (our own of every format, and real ones), each given to the reader it was made for, to all that recognise it and
+to one that it is not meant for; {failures} kinds of failure (an exception other than `BadFile`, more than {seconds:g} s
+of CPU time, more than {growth} MiB, an endless reading, an error of several lines).
+
+Foreign lines: to each input of a format that is read line by line, one line that belongs to nothing was added at a
+random place. It has to be counted in a note, to change the tables, or to be an error; inputs that are refused anyway
+are not counted here.
+
+| format | inputs | read | refused | failed | foreign lines | said | dropped in silence |
+|---|---:|---:|---:|---:|---:|---:|---:|
+"""
+
+
+def page(parts: list[Findings]) -> str:
+    """What came of it, as a table."""
+    counts: Counter[tuple[str, str]] = sum((part.counts for part in parts), Counter())
+    foreign: Counter[tuple[str, str]] = sum((part.foreign for part in parts), Counter())
+    rows = []
+    for name in sorted({name for name, _ in counts} - {"source"}):
+        ends = [counts[name, end] for end in ("read", "refused", "failed")]
+        lines = [foreign[name, end] for end in ("said", "dropped")]
+        numbers = (sum(ends), *ends, sum(lines), *lines)
+        rows.append(" | ".join([f"| {name}", *(f"{number:,}" for number in numbers)]) + " |")
+    about = HEAD.format(
+        date=time.strftime("%Y-%m-%d"),
+        python=platform.python_version(),
+        arguments=" ".join(sys.argv[1:]),
+        inputs=sum(part.inputs for part in parts),
+        seeds=len(collected()),
+        failures=len({told for part in parts for _, _, told in part.failures}),
+        seconds=LEAST_SECONDS,
+        growth=MOST_GROWTH_MIB,
+    )
+    return about + "\n".join(rows) + "\n"
 
 
 def told(parts: list[Findings]) -> int:

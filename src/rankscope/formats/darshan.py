@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from rankscope.formats.event_columns import OtherLines, UnreadLines
 from rankscope.formats.printed import count, number
 from rankscope.formats.source import Source
 from rankscope.model.records import Layer, Note, RankFacts, Reading, Role, Severity, Tally
@@ -16,6 +17,7 @@ HEADER = re.compile(r"# (?P<key>[a-z][a-z_ ]{1,40}): (?P<value>.{0,4000})")
 COUNTER = re.compile(
     r"(?P<module>[A-Z][A-Z0-9_/-]{1,20})\t(?P<rank>-?\d{1,9})\t\d{1,20}\t(?P<name>[A-Z][A-Z0-9_]{2,60})\t(?P<value>\S{1,40})\t"
 )
+NUMBERS = ("nprocs", "start_time", "end_time", "run time")  # of the header
 S = Decimal(10**9)
 MAX_RANKS = 200_000
 # what a module counts under several names; the bytes and times are counted per direction
@@ -36,6 +38,7 @@ Key = tuple[int, str, str]  # rank, module, operation
 class DarshanLog:
     source: Source
     header: dict[str, str] = field(default_factory=dict)
+    unread: list[tuple[int, str]] = field(default_factory=list)  # lines of the header that should hold a number
     tallies: dict[Key, Tally] = field(default_factory=dict)
     incomplete: dict[str, int] = field(default_factory=dict)  # module to the line that says so
 
@@ -48,11 +51,19 @@ def sniff(head: bytes) -> bool:
 def read(source: Source) -> Iterator[Reading]:
     """One reading for each rank, and one for the files that all ranks share."""
     log = DarshanLog(source)
+    other, counters = OtherLines(source), UnreadLines("of other counters (in no table)")
     for line, text in source.lines():
         if text.startswith("#"):
             _take_header(log, line, text)
-        elif match := COUNTER.match(text):
-            _take(log, line, match)
+        elif not (match := COUNTER.match(text)):
+            other.add(line, text)
+        elif not _take(log, line, match):
+            counters.add(line)
+    yield from other.told_with_last(counters.told_with_last(_readings(log), source))
+
+
+def _readings(log: DarshanLog) -> Iterator[Reading]:
+    source = log.source
     if not log.header:
         raise source.bad("contains no darshan-parser header")
     ranks = sorted({rank for rank, _, _ in log.tallies}) or [-1]
@@ -63,22 +74,25 @@ def read(source: Source) -> Iterator[Reading]:
 def _take_header(log: DarshanLog, line: int, text: str) -> None:
     match = HEADER.fullmatch(text)
     if match and len(log.header) < 1000:
-        log.header.setdefault(match["key"], match["value"].strip())
+        value = log.header.setdefault(match["key"], match["value"].strip())
+        if match["key"] in NUMBERS and number(value) is None:
+            log.unread.append((line, f"{match['key']} is {value[:40]!r}, not a number"))
     elif "incomplete" in text.lower() and "module" in text.lower() and len(log.incomplete) < 100:
         log.incomplete.setdefault(text.lstrip("#* ").strip()[:200], line)
 
 
-def _take(log: DarshanLog, line: int, match: re.Match[str]) -> None:
+def _take(log: DarshanLog, line: int, match: re.Match[str]) -> bool:
+    """Whether the counter is one that a table has."""
     prefix = f"{match['module'].replace('-', '')}_"
     counter = match["name"].removeprefix(prefix)
     operation = CALLS.get(counter) or BYTES.get(counter) or TIMES.get(counter)
     if operation is None:
-        return
+        return False
     value = number(match["value"])
     if value is None:
         raise log.source.bad(f"{match['name']} is {match['value']!r}, not a number", line)
     if value.value < 0:
-        return  # Darshan's way to say that it does not know
+        return True  # Darshan's way to say that it does not know
     tally = _tally(log, line, (int(match["rank"]), match["module"], operation))
     if counter in TIMES:
         tally.total_ns = (tally.total_ns or 0.0) + float(value.value * S)
@@ -88,6 +102,7 @@ def _take(log: DarshanLog, line: int, match: re.Match[str]) -> None:
         tally.bytes = min((tally.bytes or 0) + int(value.value), 2**63 - 1)
     else:
         tally.calls = min((tally.calls or 0) + int(value.value), 2**63 - 1)
+    return True
 
 
 def _tally(log: DarshanLog, line: int, key: Key) -> Tally:
@@ -113,6 +128,7 @@ def _reading(log: DarshanLog, rank: int, first: bool) -> Reading:
     reading.notes = [Note(text, Severity.WARNING, str(source)) for text in _problems(log, facts, reading.tallies)]
     if first:
         reading.notes += [Note(text, Severity.WARNING, source.at(line)) for text, line in log.incomplete.items()]
+        reading.notes += [Note(text, Severity.WARNING, source.at(line)) for line, text in log.unread]
     if rank < 0 and reading.tallies:
         facts.role = Role.HELPER if len(log.tallies) > len(tallies) else Role.RANK
         reading.notes.append(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from rankscope.formats.event_columns import OtherLines
 from rankscope.formats.printed import FLOATING, ZERO, Ends, Printed, count, number, ratio, rounded
 from rankscope.formats.source import Source
 from rankscope.formats.sums import Sums
@@ -34,6 +35,7 @@ OPERATION = re.compile(
     r"time \(ms\): (?P<time>[\d.]{1,30}) \| msg size: (?P<size>[\d.]{1,30} ?[KMGTPEZY]?B)"
     r" \| algbw \(Gbps\): (?P<algbw>[\d.]{1,30}) +\| busbw \(Gbps\): (?P<busbw>[\d.]{1,30})"
 )
+NAME = re.compile(r"[A-Za-z_][\w.-]{0,100}(?: \| \[Caller Func: [^\]]{0,200}\])?\s{0,100}")  # of an operation
 SIZE = re.compile(r"(?P<number>[\d.]+) ?(?P<unit>[KMGTPEZY]?)B")
 WORLD = re.compile(r"\bworld_size=(\d{1,7})\b")
 BACKEND = re.compile(r"Initializing TorchBackend in DeepSpeed with backend (\w{1,20})")
@@ -60,6 +62,8 @@ class CommsLog:
 
     source: Source
     singles: Sums
+    other: OtherLines
+    named: tuple[int, str] | None = None  # line of an operation whose rows are still to come
     summary: list[Row] = field(default_factory=list)
     straggler: list[Row] = field(default_factory=list)
     world: int | None = None
@@ -77,7 +81,12 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> Iterator[Reading]:
     """The last summary of the log as tallies; without one, the single operations."""
-    log = CommsLog(source, Sums(source))
+    log = CommsLog(source, Sums(source), OtherLines(source))
+    yield from log.other.told_with_last(_whole(log))
+
+
+def _whole(log: CommsLog) -> Iterator[Reading]:
+    source = log.source
     section: tuple[str, ...] | None = None
     operation = ""
     for line, text in source.lines():
@@ -86,12 +95,22 @@ def read(source: Source) -> Iterator[Reading]:
             section, operation = header, ""
             _begin(log, header)
         elif section is not None and (match := ROW.fullmatch(text)):
+            log.named = None
             _take(log, section, line, operation, match)
-        elif section is not None and text and not text[0].isspace() and len(text) < 300 and not text.startswith("["):
+        elif section is not None and NAME.fullmatch(text):
             operation = text.strip()
-        else:
-            _look(log, line, text)
+            _name(log, (line, text))
+        elif not _look(log, line, text):
+            log.other.add(line, text)
+    _name(log, None)
     yield _reading(log)
+
+
+def _name(log: CommsLog, named: tuple[int, str] | None) -> None:
+    """A word that no row follows was no operation."""
+    if log.named is not None:
+        log.other.add(*log.named)
+    log.named = named
 
 
 def _begin(log: CommsLog, header: tuple[str, ...]) -> None:
@@ -100,13 +119,18 @@ def _begin(log: CommsLog, header: tuple[str, ...]) -> None:
         log.summary, log.straggler = [], []
 
 
-def _look(log: CommsLog, line: int, text: str) -> None:
-    if "comm op:" in text and (match := OPERATION.search(text)):
-        _take_single(log, line, match)
+def _look(log: CommsLog, line: int, text: str) -> bool:
+    """Whether a line of the log has a single operation or a fact of the job."""
+    single = OPERATION.search(text) if "comm op:" in text else None
+    if single is not None:
+        _take_single(log, line, single)
     if log.world is None and "world_size=" in text and (world := WORLD.search(text)):
         log.world = int(world[1])
+        return True
     if not log.backend and "TorchBackend" in text and (backend := BACKEND.search(text)):
         log.backend = backend[1]
+        return True
+    return single is not None
 
 
 def _size(text: str) -> Printed | None:

@@ -1,4 +1,4 @@
-"""Single events of a trace as the store takes them: column by column, in blocks, in some sixty bytes an event."""
+"""Single events of a trace as the store takes them: column by column, in blocks, of which the last is in memory."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rankscope.formats.block_file import BlockFile
 from rankscope.formats.nccl_kernels import nccl_operation
 from rankscope.formats.source import Source
 from rankscope.model.records import Layer, Note, Reading, Severity
@@ -31,8 +32,8 @@ class _Words:
             word = "(other names)"
         self.codes.append(self.numbers.setdefault(word, len(self.numbers)))
 
-    def block(self, rows: slice) -> Words:
-        return Words(np.array(self.codes[rows], np.int32), list(self.numbers))
+    def words(self, codes: Any) -> Words:
+        return Words(codes, list(self.numbers))
 
 
 class EventColumns:
@@ -43,11 +44,14 @@ class EventColumns:
         self._numbers = {
             name: array("q") for name in ("start_ns", "end_ns", "bytes", "correlation", "sequence", "thread")
         }
-        self._failed, self._user_range = array("b"), array("b")
+        self._flags = {name: array("b") for name in ("failed", "user_range")}
+        self._file: BlockFile | None = None  # from the first whole block on
+        self._places: list[int] = []
+        self._count = 0
         self.refused = 0
 
     def __len__(self) -> int:
-        return len(self._failed)
+        return self._count
 
     def add(
         self,
@@ -73,27 +77,45 @@ class EventColumns:
         values = (start_ns, end_ns, *details)
         for column, value in zip(self._numbers.values(), values, strict=True):
             column.append(value)
-        self._failed.append(failed)
-        self._user_range.append(user_range)
+        self._flags["failed"].append(failed)
+        self._flags["user_range"].append(user_range)
+        self._count += 1
+        if self._count % BLOCK_EVENTS == 0:
+            self._file = self._file or BlockFile()
+            self._places.append(self._file.put(self._taken()))
         return True
 
     def blocks(self) -> Iterator[Mapping[str, Any]]:
         """The events in the order in which they came, so many at once."""
-        for first in range(0, len(self), BLOCK_EVENTS):
-            yield self._block(slice(first, first + BLOCK_EVENTS))
+        for place in self._places:
+            assert self._file is not None
+            yield self._block(self._file.get(place))
+        if self._flags["failed"]:
+            yield self._block(self._taken())
 
-    def _block(self, rows: slice) -> Mapping[str, Any]:
-        words = {name: column.block(rows) for name, column in self._words.items()}
-        numbers: dict[str, Any] = {name: np.array(column[rows], np.int64) for name, column in self._numbers.items()}
+    def _taken(self) -> dict[str, Any]:
+        """The columns of what is in memory, which then is not any more."""
+        parts = (
+            ({name: words.codes for name, words in self._words.items()}, np.int32),
+            (self._numbers, np.int64),
+            (self._flags, bool),
+        )
+        block = {name: np.array(column, kind) for columns, kind in parts for name, column in columns.items()}
+        for columns, _ in parts:
+            for column in columns.values():
+                del column[:]
+        return block
+
+    def _block(self, block: dict[str, Any]) -> Mapping[str, Any]:
+        words = {name: column.words(block[name]) for name, column in self._words.items()}
         for name in ("bytes", "correlation", "sequence"):
-            numbers[name] = np.ma.masked_array(numbers[name], numbers[name] == NONE)
-        hints: dict[str, Any] = {"user_range": np.array(self._user_range[rows], bool)}
+            block[name] = np.ma.masked_array(block[name], block[name] == NONE)
         operations = [" ".join(nccl_operation(name)).strip() for name in words["name"].values]
         if any(operations):
             on_device = np.array([layer == Layer.GPU for layer in words["layer"].values], bool)[words["layer"].codes]
             codes = np.where(on_device, words["name"].codes, len(operations))
-            hints["algorithm"] = Words(codes.astype(np.int32), [*operations, ""])
-        return {**words, **numbers, **hints, "failed": np.array(self._failed[rows], bool)}
+            block["algorithm"] = Words(codes.astype(np.int32), [*operations, ""])
+        return {**block, **words}
 
     def notes(self, source: Source) -> list[Note]:
         if not self.refused:
@@ -147,3 +169,19 @@ class UnreadLines:
         more = f" and {self.count - len(self.first)} more" if self.count > len(self.first) else ""
         lines = "line" if self.count == 1 else "lines"
         return [Note(f"{self.count} {lines} {self.what}: {listed}{more}", self.severity, source.at(self.first[0]))]
+
+
+class OtherLines:
+    """Lines that a reader has in no table, where it reads among the output of a program."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._lines = UnreadLines("in no table (other output, or not understood)")
+
+    def add(self, line: int, text: str) -> None:
+        if text.strip() and line not in self._source.taken:
+            self._lines.add(line)
+
+    def told_with_last(self, readings: Iterable[Reading]) -> Iterator[Reading]:
+        """These readings, the last of which says what was not read until then."""
+        return self._lines.told_with_last(readings, self._source)

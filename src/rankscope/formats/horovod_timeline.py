@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from rankscope.formats.event_columns import UnreadLines
 from rankscope.formats.json_stream import Object, Objects, whole_number, word
 from rankscope.formats.source import Source
 from rankscope.formats.sums import Sums
@@ -15,6 +16,7 @@ SNIFFED = re.compile(rb'"start_time_since_epoch_in_micros"|"name": ?"NEGOTIATE_[
 FLUSH = 50_000  # events kept before they are handed on
 MAX_TENSORS = 1_000_000
 MAX_DEPTH = 64
+MOST_NOTES = 1000
 DTYPE_BYTES = {
     "uint8": 1, "int8": 1, "bool": 1, "uint16": 2, "int16": 2, "float16": 2, "bfloat16": 2,
     "int32": 4, "float32": 4, "int64": 8, "float64": 8,
@@ -40,6 +42,7 @@ class HorovodTimeline:
     events: list[Event] = field(default_factory=list)
     ranks: set[int] = field(default_factory=set)
     problems: list[tuple[int, str]] = field(default_factory=list)
+    unread: UnreadLines = field(default_factory=lambda: UnreadLines("with events that are in no table"))
 
     def ns(self, ts_us: int) -> int:
         return ((self.start_us or 0) + ts_us) * 1000
@@ -85,8 +88,8 @@ def _take(timeline: HorovodTimeline, event: Object, line: int) -> None:
         _begin(timeline, tensor, word(event.get("name")), ts_us, line)
     elif phase == "E":
         _end(timeline, tensor, ts_us, _tensor_bytes(event.get("args")), line)
-    elif phase == "X":
-        _mark(timeline, tensor, word(event.get("name")), ts_us)
+    elif phase != "X" or not _mark(timeline, tensor, word(event.get("name")), ts_us):
+        timeline.unread.add(line)
 
 
 def _describe(timeline: HorovodTimeline, event: Object) -> None:
@@ -130,13 +133,15 @@ def _end(timeline: HorovodTimeline, tensor: Tensor, ts_us: int, size_bytes: int 
     tensor.ready = []
 
 
-def _mark(timeline: HorovodTimeline, tensor: Tensor, name: str, ts_us: int) -> None:
+def _mark(timeline: HorovodTimeline, tensor: Tensor, name: str, ts_us: int) -> bool:
     """Within a negotiation, a mark names the rank that has just become ready."""
     rank = whole_number(name)
-    if rank is not None and rank < 10**7 and tensor.open and len(tensor.ready) < 10**5:
-        tensor.ready.append((ts_us, rank))
-        if len(timeline.ranks) < 10**6:
-            timeline.ranks.add(rank)
+    if rank is None or rank >= 10**7 or not tensor.open or len(tensor.ready) >= 10**5:
+        return False
+    tensor.ready.append((ts_us, rank))
+    if len(timeline.ranks) < 10**6:
+        timeline.ranks.add(rank)
+    return True
 
 
 def _tensor_bytes(arguments: object) -> int | None:
@@ -165,7 +170,9 @@ def _last(timeline: HorovodTimeline, facts: RankFacts, continues: bool, cut_off:
     reading.range_tallies = timeline.sums.range_tallies()
     for tensor in timeline.tensors.values():
         reading.events += [Event(Layer.HOROVOD, name, timeline.ns(us), None, tensor.name) for name, us in tensor.open]
-    reading.notes = [Note(text, Severity.WARNING, source.at(line)) for line, text in timeline.problems[:1000]]
+    reading.notes = [Note(text, Severity.WARNING, source.at(line)) for line, text in timeline.problems[:MOST_NOTES]]
+    timeline.unread.added(line for line, _ in timeline.problems[MOST_NOTES:])
+    reading.notes += timeline.unread.notes(source)
     if timeline.start_us is None:
         reading.notes.append(Note("the timeline does not say when it began: its times count from 0", where=str(source)))
     if cut_off:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from rankscope.formats.event_columns import OtherLines
 from rankscope.formats.printed import ZERO, Printed, number
 from rankscope.formats.source import Source
 from rankscope.model.records import Figure, Layer, Note, RangeTally, RankFacts, Reading, Severity, Tally
@@ -52,10 +53,17 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> Iterator[Reading]:
     """Figures for each printed iteration and, behind them, what each pass took in all."""
+    other = OtherLines(source)
+    yield from other.told_with_last(_iterations(source, other))
+
+
+def _iterations(source: Source, other: OtherLines) -> Iterator[Reading]:
     reading = Reading(RankFacts(rank=source.hints.rank, source=str(source)))
     passes: list[Pass] = []
     for line, text in source.lines():
         match = LINE.search(text)
+        if match is None or not _meters_are_whole(match["meters"]):
+            other.add(line, text)
         if match is None:
             continue
         current = _pass(passes, match)
@@ -70,6 +78,10 @@ def read(source: Source) -> Iterator[Reading]:
             _count(reading, epoch)
     reading.notes += [Note(_mixed(epoch), where=str(source)) for epoch in passes if epoch.mixed]
     yield reading
+
+
+def _meters_are_whole(meters: str) -> bool:
+    return sum(len(re.findall(rf"\b{name}\s", meters)) for name in NAMES) == len(METER.findall(meters))
 
 
 def _pass(passes: list[Pass], match: re.Match[str]) -> Pass:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from rankscope.formats.event_columns import OtherLines
 from rankscope.formats.source import Source
 from rankscope.model.records import Layer, Note, RangeTally, RankFacts, Reading, Severity, Tally
 
@@ -34,6 +35,11 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> Iterator[Reading]:
     """One reading for each process: every header begins another one."""
+    other = OtherLines(source)
+    yield from other.told_with_last(_processes(source, other))
+
+
+def _processes(source: Source, other: OtherLines) -> Iterator[Reading]:
     current: Imports | None = None
     for line, text in source.lines():
         if HEADER.fullmatch(text):
@@ -43,6 +49,8 @@ def read(source: Source) -> Iterator[Reading]:
         elif match := LINE.fullmatch(text):
             current = current or Imports(line)
             _take(source, current, line, match)
+        else:
+            other.add(line, text)
     if current is None or not current.modules:
         raise source.bad("no import times in it")
     yield _reading(source, current)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from rankscope.formats.event_columns import OtherLines
 from rankscope.formats.source import Source
 from rankscope.model.records import Figure, Layer, Note, RangeTally, RankFacts, Reading, Severity, Tally
 
@@ -17,6 +18,8 @@ TASKS = re.compile(r"mpi_tasks +: +(\d{1,9}) on (\d{1,9}) nodes?")
 COMM = re.compile(rf"%comm +: +{NUMBER}")
 WALL = re.compile(rf"wallclock +: +{NUMBER}\s*(?:sec)?\s*$")
 COMMAND_LETTERS = 4000
+MEMORY = re.compile(rf"mem \[GB\] +: +{NUMBER}(?: +gflop/sec +: +{NUMBER})?\s*$")
+RULES = re.compile(r"#+ *$|# *: *\[total\]|# *\[time\]|# (?:start|stop) [^:]*:(?!.* (?:wallclock|host) )")
 HOST = re.compile(r" host +: (\S{1,255})")
 FOUR = re.compile(rf"# {{1,4}}([%#A-Za-z][\w/ \[\]]{{0,24}}?) *:? +{NUMBER} +{NUMBER} +{NUMBER} +{NUMBER}\s*$")
 CALL = re.compile(rf"# (\w{{2,60}}) +{NUMBER} +(\d{{1,18}}) +{NUMBER}(?: +{NUMBER})?\s*$")
@@ -67,6 +70,8 @@ class Banner:
     nodes: int = 0
     comm_percent: tuple[int, float] | None = None
     wall_s: float | None = None
+    memory_gib: float | None = None
+    gflop_rate: float | None = None
     parts: list[IpmRegion] = field(default_factory=lambda: [IpmRegion()])
     counting: bool = False  # below the line "#calls"
     listing: bool = False  # below the line "[time]"
@@ -74,15 +79,20 @@ class Banner:
 
 def read(source: Source) -> Iterator[Reading]:
     """One reading for each banner: sums over its tasks, regions as attributed ranges."""
+    other = OtherLines(source)
+    yield from other.told_with_last(_jobs(source, other))
+
+
+def _jobs(source: Source, other: OtherLines) -> Iterator[Reading]:
     banners = 0
-    for banner in _banners(source):
+    for banner in _banners(source, other):
         banners += 1
         yield _reading(banner, source, "" if banners == 1 else str(banners))
     if not banners:
         raise source.bad("no banner `##IPMv…####`")
 
 
-def _banners(source: Source) -> Iterator[Banner]:
+def _banners(source: Source, other: OtherLines) -> Iterator[Banner]:
     now: Banner | None = None
     for number, text in source.lines():
         if begun := START.match(text):
@@ -91,8 +101,9 @@ def _banners(source: Source) -> Iterator[Banner]:
             now = Banner(number, begun[1])
         elif now and text.startswith("# command"):
             now.command = _command(text)
-        elif now and text.startswith("#"):
-            _take(now, number, " ".join(text.split()))  # long runs of spaces would take the patterns long
+        # long runs of spaces would take the patterns long
+        elif not (now and text.startswith("#") and _take(now, number, " ".join(text.split()))):
+            other.add(number, text)
     if now:
         yield now
 
@@ -102,13 +113,14 @@ def _command(text: str) -> str:
     return said.removesuffix("(completed)").rstrip()[:COMMAND_LETTERS]
 
 
-def _take(banner: Banner, number: int, text: str) -> None:
+def _take(banner: Banner, number: int, text: str) -> bool:
+    """Whether the line says something that is known."""
     if region := REGION.match(text):
         if region[1] != "*":  # in older banners the whole job
             banner.parts.append(IpmRegion(region[1]))
         banner.counting = banner.listing = False
-        return
-    _take_facts(banner, number, text)
+        return True
+    is_fact = _take_facts(banner, number, text)
     part = banner.parts[-1]
     if re.match(r"# #?calls +:\s*$", text) or re.match(r"# %wall +:\s*$", text):
         banner.counting = "calls" in text
@@ -118,6 +130,9 @@ def _take(banner: Banner, number: int, text: str) -> None:
         _take_four(banner, number, four)
     elif call := CALL.match(text):
         part.calls.append(Call(number, call[1], float(call[2]), int(call[3])))
+    else:
+        return is_fact or RULES.match(text) is not None
+    return True
 
 
 def _take_four(banner: Banner, number: int, four: re.Match[str]) -> None:
@@ -128,15 +143,20 @@ def _take_four(banner: Banner, number: int, four: re.Match[str]) -> None:
     (part.counts if step == 1.0 else part.fours)[name] = Four(number, total, mean, least, most, step)
 
 
-def _take_facts(banner: Banner, number: int, text: str) -> None:
-    if match := HOST.search(text[:2000]):
-        banner.host = match[1]
-    if match := TASKS.search(text[:2000]):
-        banner.tasks, banner.nodes = int(match[1]), int(match[2])
-    if match := COMM.search(text[:2000]):
-        banner.comm_percent = number, float(match[1])
-    if match := WALL.search(text[:2000]):
-        banner.wall_s = float(match[1])
+def _take_facts(banner: Banner, number: int, text: str) -> bool:
+    matches = [pattern.search(text[:2000]) for pattern in (HOST, TASKS, COMM, WALL, MEMORY)]
+    host, tasks, comm, wall, memory = matches
+    if host:
+        banner.host = host[1]
+    if tasks:
+        banner.tasks, banner.nodes = int(tasks[1]), int(tasks[2])
+    if comm:
+        banner.comm_percent = number, float(comm[1])
+    if wall:
+        banner.wall_s = float(wall[1])
+    if memory:
+        banner.memory_gib, banner.gflop_rate = float(memory[1]), float(memory[2]) if memory[2] else None
+    return any(matches)
 
 
 def _reading(banner: Banner, source: Source, job: str) -> Reading:
@@ -163,6 +183,10 @@ def _figures(banner: Banner) -> list[Figure]:
     figures = [
         Figure("job", name, float(value), "count") for name, value in (("tasks", banner.tasks), ("nodes", banner.nodes))
     ]
+    if banner.memory_gib is not None:
+        figures.append(Figure("job", "memory of all tasks", banner.memory_gib * GIB, "bytes"))
+    if banner.gflop_rate is not None:
+        figures.append(Figure("job", "floating-point rate", banner.gflop_rate, "Gflop/s"))
     for part in banner.parts:
         for name, four in part.fours.items():
             unit, factor = ("bytes", GIB) if "[GB]" in name else ("ns", SECOND)

@@ -11,7 +11,7 @@ from rankscope.formats.event_columns import UnreadLines
 from rankscope.formats.printed import LARGEST_FIGURE as LARGEST
 from rankscope.formats.printed import TIME_NS, Printed, exactly
 from rankscope.formats.source import Source
-from rankscope.formats.summary_table import MOST_NOTES, ProfileSection, Row, cells_of, check, tallies, unlisted
+from rankscope.formats.summary_table import ProfileSection, Row, cells_of, check, tallies, unlisted
 from rankscope.model.records import Layer, Note, RankFacts, Reading, Severity
 
 UNIT = re.compile(r"\(([^()]{1,12})\)$")
@@ -70,6 +70,7 @@ class StatsTables:
     sections: list[ProfileSection] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
+    bad: UnreadLines = field(default_factory=lambda: UnreadLines("of tables cannot be read", Severity.WARNING))
 
 
 def read(source: Source) -> Iterator[Reading]:
@@ -82,14 +83,14 @@ def read(source: Source) -> Iterator[Reading]:
             table = opened
             stats_tables.sections.append(table.section)
         elif table is not None and len(cells) == table.width:
-            take(table, cells, number, stats_tables, source)
+            take(table, cells, number, stats_tables)
         elif line.strip():
             table = None
             if not HEADING.match(line):
                 unread.add(number)
     if not any(section.rows for section in stats_tables.sections) and not stats_tables.sizes:
         raise source.bad("holds no table of nsys stats that could be read")
-    stats_tables.notes += unread.notes(source)
+    stats_tables.notes += [*stats_tables.bad.notes(source), *unread.notes(source)]
     yield reading(stats_tables, source)
 
 
@@ -138,14 +139,13 @@ def layer_of(name: str, count: str) -> Layer:
     return Layer.GPU if name == "Operation" or count in ("Instances", "Count", "Operations") else Layer.CUDA_API
 
 
-def take(table: Open, cells: list[str], number: int, stats_tables: StatsTables, source: Source) -> None:
-    """One row, or a note that it is none."""
+def take(table: Open, cells: list[str], number: int, stats_tables: StatsTables) -> None:
+    """One row, or counted as none."""
     name = cells[table.name_at].strip()
     calls = table.figure(cells, "calls")
     total = table.figure(cells, "total")
     if calls is None or total is None or not name:
-        if len(stats_tables.notes) < MOST_NOTES:
-            stats_tables.notes.append(Note("a row of the table cannot be read", Severity.WARNING, source.at(number)))
+        stats_tables.bad.add(number)
     elif table.sizes:
         stats_tables.sizes[copy_name(name)] = int(total.value)
     else:

@@ -12,7 +12,7 @@ from rankscope.formats.printed import Printed, count, percent, rate_bytes, size_
 from rankscope.formats.source import Source
 from rankscope.formats.summary_table import Row, cells_of
 from rankscope.formats.sums import Activity, TraceColumns
-from rankscope.model.records import Layer, Reading, Severity
+from rankscope.model.records import Layer, Reading
 
 # ---------------------------------------------------------------------------------------------------------------------
 # nvprof's text traces: one line per kernel, copy or call, in columns as wide as their headings say.
@@ -42,7 +42,7 @@ class TextTrace:
         cells = self._cells(line)
         if cells is None:
             return False
-        trace = self.log.profile(number).trace
+        trace = self.log.trace(number)
         activity = activity_of(cells, {}, trace, number)
         if activity is not None:
             trace.add(activity, number)
@@ -164,7 +164,7 @@ class CsvTable:
         return self._trace(named, number) if "Start" in named else self._summary(named, number)
 
     def _trace(self, named: dict[str, str], number: int) -> bool:
-        trace = self.log.profile(number).trace
+        trace = self.log.trace(number)
         activity = activity_of(named, self.units, trace, number)
         if activity is None:
             return self._unreadable(number)
@@ -183,8 +183,7 @@ class CsvTable:
         return True
 
     def _unreadable(self, number: int) -> bool:
-        text = "a row of the table cannot be read: a time, share or count is missing"
-        self.log.profile(number).note(text, Severity.WARNING, self.log.source.at(number))
+        self.log.tell_unreadable(number, "a time, share or count is missing")
         return True
 
 
@@ -214,8 +213,7 @@ def read_summary_line(log: NvprofLog, number: int, line: str) -> bool:
         log.kind = kind[1]
     row = parsed(rest, number)
     if row is None:
-        text = f"a row of the table cannot be read: {line.strip()[:60]!r}"
-        log.profile(number).note(text, Severity.WARNING, log.source.at(number))
+        log.tell_unreadable(number, repr(line.strip()[:60]))
     else:
         log.section(number).rows.append(row)
     return True

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from rankscope.formats import nvprof
+from rankscope.formats.event_columns import OtherLines
 from rankscope.formats.printed import Printed, count, percent, time_ns
 from rankscope.formats.source import Source
 from rankscope.formats.summary_table import ProfileSection, Row, check, mean_fits, tallies, unlisted, whole_ns
@@ -93,6 +94,7 @@ def name_cell(text: str) -> tuple[str, str]:
 KIND = re.compile(r"\s*(?:GPU activities|API calls):\s*")
 SHARE = re.compile(r"\d{1,3}[. ]\d{1,2}%", re.ASCII)
 CELLS = 7  # share, time, calls, average, least, most, name
+TITLES = ["Type", "Time(%)", "Time", "Calls", "Avg", "Min", "Max", "Name"]
 TIMES = ("average", "least time", "longest time")
 MOST_CELLS = 400
 MOST_ROWS = 200  # of one profile, rows and lone figures together: each is compared with each
@@ -117,31 +119,32 @@ class Block:
         self.remarks.append((line, text, severity))
 
 
-def read_line(block: Block, number: int, line: str) -> None:
-    """Take what the line holds of a table."""
+def read_line(block: Block, number: int, line: str) -> bool:
+    """Take what the line holds of a table, if anything."""
     kind = KIND.match(line)
     text = line[kind.end() :] if kind else line
     if len(block.rows) + len(block.loose) >= MOST_ROWS:
         block.full = True
-        return
+        return False
     if "\t" in text.strip():
-        _tabbed(block, number, text)
-    else:
-        _spaced(block, number, text.split(None, MOST_CELLS))
+        return _tabbed(block, number, text)
+    return _spaced(block, number, text.split(None, MOST_CELLS))
 
 
-def _tabbed(block: Block, number: int, text: str) -> None:
+def _tabbed(block: Block, number: int, text: str) -> bool:
     """A row of a converted table: empty cells are still there."""
     cells = [cell.strip() for cell in text.strip("\r\n").split("\t")]
     while cells and not cells[0]:
         del cells[0]
     while cells and not cells[-1]:
         del cells[-1]
-    if len(cells) == CELLS and SHARE.fullmatch(cells[0]):
-        _add(block, number, cells[0], cells[1], cells[2], cells[3:6], cells[6])
+    if len(cells) != CELLS or not SHARE.fullmatch(cells[0]):
+        return cells == TITLES
+    _add(block, number, cells[0], cells[1], cells[2], cells[3:6], cells[6])
+    return True
 
 
-def _spaced(block: Block, number: int, words: list[str]) -> None:
+def _spaced(block: Block, number: int, words: list[str]) -> bool:
     """A row of a scanned table: cells that are missing leave no trace but their kind."""
     share = words.pop(0) if words and SHARE.fullmatch(words[0]) else ""
     total = words.pop(0) if words and looks_like_time(words[0]) else ""
@@ -151,16 +154,17 @@ def _spaced(block: Block, number: int, words: list[str]) -> None:
         times.append(words.pop(0))
     if calls and times and words:
         _add(block, number, share, total, calls, times, " ".join(words))
-    elif not calls and not words:
-        _alone(block, number, share, total)
+        return True
+    return not calls and not words and _alone(block, number, share, total)
 
 
-def _alone(block: Block, number: int, share: str, total: str) -> None:
+def _alone(block: Block, number: int, share: str, total: str) -> bool:
     percent, time = share_cell(share)[0], time_cell(total)[0]
     if time is not None:
         block.loose.append((number, time))
     if time is not None and percent is not None:
         block.pairs.append(Row("", number, percent, time, None, *_NO_TIMES))
+    return time is not None or percent is not None
 
 
 def _add(block: Block, number: int, share: str, total: str, calls: str, times: list[str], name: str) -> None:
@@ -363,14 +367,26 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> Iterator[Reading]:
     """One reading per profile."""
-    damaged = [block for block in blocks(source) if block.rows]
+    other = OtherLines(source)
+    damaged = [block for block in blocks(source, other) if _has_rows(block, other)]
     if not damaged:
         raise source.bad("holds no row of nvprof that could be read")
-    for rank, block in enumerate(damaged):
-        yield reading(block, source, rank if len(damaged) > 1 else source.hints.rank, len(damaged))
+    yield from other.told_with_last(
+        reading(block, source, rank if len(damaged) > 1 else source.hints.rank, len(damaged))
+        for rank, block in enumerate(damaged)
+    )
 
 
-def blocks(source: Source) -> Iterator[Block]:
+def _has_rows(block: Block, other: OtherLines) -> bool:
+    """Without a row, what else stands below a heading is in no table."""
+    if not block.rows:
+        other.add(block.line, block.heading)
+        for line, _ in block.loose:
+            other.add(line, "a time")
+    return bool(block.rows)
+
+
+def blocks(source: Source, other: OtherLines) -> Iterator[Block]:
     """The text between two headings or two beginnings of a profile."""
     block = Block("", 1)
     for number, line in source.lines():
@@ -383,8 +399,8 @@ def blocks(source: Source) -> Iterator[Block]:
                 yield block
                 block = Block("", number)
             block.pid, block.command = int(begins[1]), _command(line[begins.end() :])
-        else:
-            read_line(block, number, line)
+        elif not read_line(block, number, line) and (OWN[0] in line or not any(mark in line for mark in OWN[1:])):
+            other.add(number, line)
     yield block
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
+from rankscope.formats.block_file import BlockFile, Waiting
+from rankscope.formats.event_columns import OtherLines
 from rankscope.formats.source import Source
-from rankscope.formats.summary_table import ProfileSection, check, range_tallies, tallies, unlisted
+from rankscope.formats.summary_table import ProfileSection, check, each_tally, shares_of, unlisted
 from rankscope.formats.sums import TraceColumns
-from rankscope.model.records import Group, Layer, Note, RankFacts, Reading, Role, Severity
+from rankscope.model.records import Figure, Group, Layer, Note, RangeTally, RankFacts, Reading, Role, Severity, Tally
 
 TAG = re.compile(r"={2,8}(\d{0,10})={2,8} (.*)")
 STARTED = re.compile(r"NVPROF is profiling process (\d{1,10})(?:, command: (.*))?")
@@ -19,6 +21,9 @@ PLACE = re.compile(r'\s+(Thread|Domain|Range) "(.*)"(?: \(id = (\d{1,18})\))?\s*
 LOSS = re.compile(r"not recorded|not collected|invalid|insufficient|dropped|lost|overflow|out of memory", re.I)
 WARM_UP = re.compile(r"\bwarm[- ]?up\b.{0,40}\b(?:done|finish|finished|complete|completed|over|end|ended)\b", re.I)
 LAYERS = {"GPU activities": Layer.GPU, "API calls": Layer.CUDA_API, "Range": Layer.NVTX}
+OWN_WORDS = re.compile(
+    r"\s*(?:No (?:kernels|API activities|CUDA activities) were profiled|(?:Regs|[SD]SMem|(?:Src|Dst)MemType): )"
+)
 UNREAD = (
     "Unified Memory profiling result",
     "Metric result:",
@@ -28,6 +33,8 @@ UNREAD = (
     "CPU profiling result",
 )
 MOST_NOTES = 50
+OPEN_SECTIONS = 4  # of one process, whose rows may still come in turns
+READING_BLOCKS = 5  # of records: so many go into one reading
 
 
 class OpenTable(Protocol):
@@ -36,22 +43,80 @@ class OpenTable(Protocol):
     def take(self, number: int, line: str) -> bool: ...
 
 
+class Summary:
+    """What the summaries of one process say; a section becomes records as soon as no row of it can follow."""
+
+    __slots__ = ("_file", "_open", "_records", "_source", "layers")
+
+    def __init__(self, file: BlockFile, source: Source) -> None:
+        self.layers: set[str] = set()
+        self._file, self._source = file, source
+        self._open: list[ProfileSection] = []
+        self._records: Waiting[Tally | RangeTally | Note | Figure] = Waiting(file)
+
+    def section(self, title: str, layer: str, group: str, within: str, thread: int) -> ProfileSection:
+        """Where the next row belongs: every NVTX range is a section of its own."""
+        key = (layer, group, within, thread)
+        for section in self._open:
+            if (section.layer, section.group, section.within, section.thread) == key and layer != Layer.NVTX:
+                return section
+        if len(self._open) >= OPEN_SECTIONS:
+            self._close(self._open.pop(0))
+        self.layers.add(layer)
+        self._open.append(ProfileSection(title, *key, rows=Waiting(self._file)))
+        return self._open[-1]
+
+    def set_down(self) -> None:
+        """Another process speaks: keep nothing of this one in memory."""
+        for section in self._open:
+            self._close(section)
+        self._open = []
+        self._records.set_down()
+
+    def _close(self, section: ProfileSection) -> None:
+        shares = shares_of(section.rows)
+        for records in (each_tally(section), check(section, self._source, shares), unlisted(section, shares)):
+            for record in records:
+                self._records.append(record)
+
+    def fill(self, reading: Reading) -> Iterator[Reading]:
+        """The reading with the first of the records, and then others with the rest."""
+        self.set_down()
+        for at, block in enumerate(self._records.blocks(), start=1):
+            _add(reading, block)
+            if at % READING_BLOCKS == 0:
+                yield reading
+                reading = Reading(reading.facts, continues=True)
+        yield reading
+
+
+def _add(reading: Reading, records: list[Tally | RangeTally | Note | Figure]) -> None:
+    lists: dict[type, list[Any]] = {
+        Tally: reading.tallies,
+        RangeTally: reading.range_tallies,
+        Note: reading.notes,
+        Figure: reading.figures,
+    }
+    for record in records:
+        lists[type(record)].append(record)
+
+
 @dataclass(slots=True)
 class ProfiledProcess:
     """One profiled process."""
 
     facts: RankFacts
     first_line: int
+    summary: Summary
     turn: int = 0  # which of several runs, one after the other, it belongs to
-    sections: list[ProfileSection] = field(default_factory=list)
-    trace: TraceColumns = field(default_factory=TraceColumns)
+    trace: TraceColumns | None = None
     threads: dict[int, str] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
     told_line: int = 0  # of its first result; 0: none was found
 
     def has_gpu(self) -> bool:
         """Whether anything ran on a device."""
-        return any(section.layer == Layer.GPU for section in self.sections) or Layer.GPU in self.trace.layers()
+        return Layer.GPU in self.summary.layers or (self.trace is not None and Layer.GPU in self.trace.layers())
 
     def note(self, text: str, severity: Severity, where: str) -> None:
         if len(self.notes) < MOST_NOTES:
@@ -62,7 +127,8 @@ class NvprofLog:
     """The state of reading one log."""
 
     def __init__(self, source: Source) -> None:
-        self.source = source
+        self.source, self._file = source, BlockFile()
+        self.other = OtherLines(source)
         self.profiles: list[ProfiledProcess] = []
         self.table: OpenTable | None = None
         self.in_summary = False
@@ -91,17 +157,27 @@ class NvprofLog:
     def open_table(self, table: OpenTable) -> None:
         self.table, self.in_summary = table, False
 
+    def tell_unreadable(self, number: int, text: str) -> None:
+        """A row whose cells are none; where there are many, how many."""
+        profile = self.profile(number)
+        if len(profile.notes) < MOST_NOTES:
+            profile.note(f"a row of the table cannot be read: {text}", Severity.WARNING, self.source.at(number))
+        else:
+            self.other.add(number, text)
+
     def section(self, number: int) -> ProfileSection:
-        """Where the next row belongs."""
-        profile, layer = self.profile(number), LAYERS.get(self.kind, _layer(self.kind))
+        """Where the next row of a summary belongs."""
+        layer = LAYERS.get(self.kind, _layer(self.kind))
         group = self.domain if layer == Layer.NVTX else ""
         within = f"{self.domain}/{self.range}" if self.in_ranges and layer != Layer.NVTX else ""
-        key = (layer, group, within, self.thread)
-        for section in profile.sections[-4:]:
-            if (section.layer, section.group, section.within, section.thread) == key and layer != Layer.NVTX:
-                return section
-        profile.sections.append(ProfileSection(self.kind, *key))
-        return profile.sections[-1]
+        return self.profile(number).summary.section(self.kind, layer, group, within, self.thread)
+
+    def trace(self, number: int) -> TraceColumns:
+        """Where the next row of a trace belongs."""
+        profile = self.profile(number)
+        if profile.trace is None:
+            profile.trace = TraceColumns(self._file)
+        return profile.trace
 
     def take_tag(self, number: int, line: str) -> bool:
         """A line that nvprof marks as its own by ==PID==."""
@@ -139,8 +215,12 @@ class NvprofLog:
         elif text.startswith(("Warning: ", "Error: ")):
             severity = Severity.WARNING if LOSS.search(text) or text[0] == "E" else Severity.NOTE
             profile.note(f"nvprof says: {text}", severity, self.source.at(number))
+        else:
+            self.other.add(number, text)
 
     def _result(self, profile: ProfiledProcess, pid: int | None, text: str, number: int) -> None:
+        if self._now is not None and self._now is not profile:
+            self._now.summary.set_down()
         self._now, self.table, self.in_summary = profile, None, False
         self._going.discard(pid)
         self.in_ranges = text.startswith("NVTX result")
@@ -157,13 +237,16 @@ class NvprofLog:
         self._process(pid, number).facts.command = command
 
     def _process(self, pid: int | None, number: int) -> ProfiledProcess:
-        profile = ProfiledProcess(RankFacts(pid=pid, source=str(self.source.path)), number, self._turn)
+        summary = Summary(self._file, self.source)
+        profile = ProfiledProcess(RankFacts(pid=pid, source=str(self.source.path)), number, summary, self._turn)
         self.profiles.append(profile)
         self._by_pid[pid] = profile
         return profile
 
     def take_other(self, number: int, line: str) -> None:
         """What the profiled program prints; only one thing in it matters here."""
+        if not OWN_WORDS.match(line):
+            self.other.add(number, line)
         if self._going and self._turn not in self._warmed and len(line) < 1000 and WARM_UP.search(line):
             self._warmed.add(self._turn)
             where = self.source.at(number)
@@ -174,11 +257,13 @@ class NvprofLog:
 
     def readings(self) -> Iterator[Reading]:
         """All processes, with the ranks they can be given."""
-        if not any(profile.sections or len(profile.trace) for profile in self.profiles):
+        if not any(profile.summary.layers or profile.trace for profile in self.profiles):
             raise self.source.bad("holds no table of nvprof")
         number_ranks(self.profiles, self.source)
-        for profile in sorted(self.profiles, key=lambda profile: profile.told_line or profile.first_line):
-            yield from readings(profile, self.source)
+        in_order = sorted(self.profiles, key=lambda profile: profile.told_line or profile.first_line)
+        yield from self.other.told_with_last(
+            reading for profile in in_order for reading in readings(profile, self.source)
+        )
 
 
 def _layer(kind: str) -> str:
@@ -203,24 +288,18 @@ def number_ranks(profiles: list[ProfiledProcess], source: Source) -> None:
 
 
 def readings(profile: ProfiledProcess, source: Source) -> Iterator[Reading]:
-    """What one process gives: all but the events of a long trace at once."""
-    blocks = profile.trace.blocks()
+    """What one process gives: a long summary or trace in several readings."""
     reading = Reading(profile.facts, notes=list(profile.notes))
-    for section in profile.sections:
-        if section.within:
-            reading.range_tallies += range_tallies(section)
-        else:
-            reading.tallies += tallies(section)
-        reading.notes += check(section, source)
-        reading.figures += unlisted(section)
-    summed = {section.layer for section in profile.sections}
-    reading.tallies += [tally for tally in profile.trace.tallies() if tally.layer not in summed]
-    reading.event_columns = next(blocks, {})
-    reading.notes += profile.trace.notes(source)
     reading.groups = [Group(name, str(thread), "thread") for thread, name in sorted(profile.threads.items())]
     if not profile.told_line:
         text = "its profile begins here, but no result of it is in this file"
         reading.notes.append(Note(text, Severity.WARNING, source.at(profile.first_line)))
-    yield reading
+    blocks: Iterator[Mapping[str, Any]] = iter(())
+    if profile.trace is not None:
+        blocks = profile.trace.blocks()
+        reading.tallies = [tally for tally in profile.trace.tallies() if tally.layer not in profile.summary.layers]
+        reading.event_columns = next(blocks, {})
+        reading.notes += profile.trace.notes(source)
+    yield from profile.summary.fill(reading)
     for block in blocks:
         yield Reading(profile.facts, continues=True, event_columns=block)

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Iterator
 from decimal import Decimal
 
+from rankscope.formats.event_columns import OtherLines
 from rankscope.formats.printed import FLOATING, ZERO, Printed, number
 from rankscope.formats.source import Source
 from rankscope.model.records import Figure, Note, RankFacts, Reading, Severity
@@ -17,6 +18,7 @@ STATISTICS = COLUMNS[1:]
 CSV_HEADER = ",".join(COLUMNS)
 GRID_HEADER = re.compile(rb"(?m)^\| name +\| +min \| +max \| +mean \| +variance \| +stdev \|\s*$")
 TITLE = re.compile(r"metrics for (?P<series>\S[^|]{0,200})")
+GRID = ("|", "+-", "+=")
 MAX_ROWS = 100_000
 MS, S = Decimal(10**6), Decimal(10**9)  # in ns
 
@@ -33,9 +35,20 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> Iterator[Reading]:
     """All tables of a file; each of their numbers is a figure."""
+    other = OtherLines(source)
+    yield from other.told_with_last(_tables(source, other))
+
+
+def own_lines(source: Source) -> frozenset[int]:
+    """The lines of its tables."""
+    own = (line for line, text in source.lines() if text.startswith(GRID) or TITLE.fullmatch(text.strip()))
+    return frozenset(own)
+
+
+def _tables(source: Source, other: OtherLines) -> Iterator[Reading]:
     reading = Reading(RankFacts(rank=source.hints.rank, source=str(source)))
     units: set[str] = set()
-    for row in rows(source):
+    for row in rows(source, other):
         line, series, name, cells = row
         units.add(_take(reading, series, name, cells))
         reading.notes += [Note(f"{name}: {text}", Severity.WARNING, source.at(line)) for text in _problems(cells)]
@@ -47,7 +60,7 @@ def read(source: Source) -> Iterator[Reading]:
     yield reading
 
 
-def rows(source: Source) -> Iterator[Row]:
+def rows(source: Source, other: OtherLines) -> Iterator[Row]:
     """Every row of numbers, with the line and the series it stands under."""
     lines = source.lines()
     series, in_grid, in_csv = source.path.stem, False, False
@@ -62,6 +75,8 @@ def rows(source: Source) -> Iterator[Row]:
             yield _row(source, line, series, [cell.strip() for cell in text.strip().strip("|").split("|")])
         elif in_csv and text.strip():
             yield _row(source, line, series, _cells(source, line, text))
+        elif source.alone and not text.startswith(GRID[1:]):
+            other.add(line, text)
         in_grid = in_grid and text[:1] in ("|", "+")
 
 

@@ -6,6 +6,7 @@ import glob
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -181,6 +182,7 @@ def readings(source: Source, chosen: list[Piece]) -> Iterator[tuple[str, Reading
     """Format and reading, piece by piece; a bad piece of several is told in a note, a bad file raises BadFile."""
     bad: list[BadFile] = []
     any_reading = False
+    _share_lines(chosen)
     for piece, known in chosen:
         try:
             for reading in _sound(piece, known):
@@ -196,6 +198,16 @@ def readings(source: Source, chosen: list[Piece]) -> Iterator[tuple[str, Reading
         raise source.bad(f"contains nothing that the {chosen[0][1].name} reader recognises")
     if bad:
         yield "", _about_file(str(source), bad)
+
+
+def _share_lines(chosen: list[Piece]) -> None:
+    """What one of several readers of a piece has in its tables is no foreign line to the others."""
+    for piece, known in chosen:
+        others = [other for other, _ in chosen if other is piece]
+        piece.alone = piece.alone and len(others) == 1
+        if len(others) > 1 and known.own_lines is not None:
+            with suppress(BadFile):  # said when it is its turn
+                piece.taken |= known.own_lines(piece)
 
 
 def _sound(piece: Source, known: Format) -> Iterator[Reading]:

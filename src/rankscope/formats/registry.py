@@ -47,6 +47,7 @@ FORMATS: dict[str, str] = {
 
 Sniff = Callable[[bytes], bool]
 Read = Callable[[Source], Iterator[Reading]]
+OwnLines = Callable[[Source], frozenset[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +59,14 @@ class Format:
     sniff: Sniff
     read: Read
     beside: bool = False  # BESIDE = True in the reader: it also reads what another format recognised first
+    own_lines: OwnLines | None = None  # of such a reader: the lines that it has in its tables
 
 
 def format_named(name: str) -> Format:
     """The format of that name; its reader is imported now."""
     module = import_module(f"rankscope.formats.{name}")
-    return Format(name, FORMATS[name], module.sniff, module.read, getattr(module, "BESIDE", False))
+    beside = getattr(module, "BESIDE", False), getattr(module, "own_lines", None)
+    return Format(name, FORMATS[name], module.sniff, module.read, *beside)
 
 
 def recognised(source: Source) -> Format | None:

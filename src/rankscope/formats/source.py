@@ -155,6 +155,8 @@ class Source:
     first_line: int = 1  # which line of the file the content begins with
     watch: Watch | None = None  # is told how many bytes of the file were taken
     odd_line: int | None = None  # the first line found to hold bytes that are not UTF-8
+    alone: bool = True  # one reader reads it
+    taken: frozenset[int] = frozenset()  # lines that another reader, which reads it as well, has in its tables
 
     def __str__(self) -> str:
         return str(self.path)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from rankscope.formats import strace_summary
+from rankscope.formats.event_columns import OtherLines
 from rankscope.formats.source import Source
 from rankscope.formats.strace_line import Ended, Resumed, Signal, StraceLine, SystemCall, parsed
 from rankscope.formats.sums import Sums
@@ -56,6 +57,7 @@ class StraceLog:
 
     source: Source
     sums: Sums
+    other: OtherLines
     tasks: dict[int, TracedThread] = field(default_factory=dict)
     threads: dict[int, int] = field(default_factory=dict)  # thread to the one that made it
     parents: dict[int, int] = field(default_factory=dict)
@@ -75,61 +77,68 @@ class StraceLog:
 
 def read(source: Source) -> Iterator[Reading]:
     """One reading for each process; its threads are told apart in its tallies."""
-    log = StraceLog(source, Sums(source))
+    log = StraceLog(source, Sums(source), OtherLines(source))
     lines = source.lines()
     for number, text in lines:
         if text.startswith("% time "):
             _compare(log, chain([(number, text)], lines))
             break
-        if text:
-            _take(log, text)
+        if text and not _take(log, text):
+            log.other.add(number, text)
     if not any(task.calls or task.ended for task in log.tasks.values()):
         raise source.bad("no system call in it")
-    yield from _readings(log)
+    yield from log.other.told_with_last(_readings(log))
 
 
-def _take(log: StraceLog, text: str) -> None:
+def _take(log: StraceLog, text: str) -> bool:
+    """Whether the line is strace's."""
     line = parsed(text)
     task = log.task(line.task)
     _keep_time(log, task, line)
     if isinstance(line.what, SystemCall):
-        _take_call(log, task, line.what, text)
-    elif isinstance(line.what, Resumed):
-        _take_resumed(log, task, line.what)
-    elif isinstance(line.what, Signal):
+        return _take_call(log, task, line.what, text)
+    if isinstance(line.what, Resumed):
+        return _take_resumed(log, task, line.what)
+    if isinstance(line.what, Signal):
         log.sums.add(Layer.SIGNALS, line.what.name, None, thread=task.number)
     elif isinstance(line.what, Ended):
         _end(log, task, line.what)
     elif log.broken_off is not None and ") " in text and "= " in text:
         place, name, begun = log.broken_off
         log.broken_off = None
-        _finish(log, log.task(place), parsed(f"{name}({begun}{text}").what)
+        return _finish(log, log.task(place), parsed(f"{name}({begun}{text}").what)
+    else:
+        return ATTACHED.search(text) is not None
+    return True
 
 
-def _take_call(log: StraceLog, task: TracedThread, call: SystemCall, text: str) -> None:
+def _take_call(log: StraceLog, task: TracedThread, call: SystemCall, text: str) -> bool:
     if call.result:
-        _finish(log, task, call)
-    elif call.unfinished:
+        return _finish(log, task, call)
+    if call.unfinished:
         task.pending, task.pending_name = call.arguments, call.name
     elif cut := ATTACHED.search(text):  # on a terminal, strace's own words break into the line
         log.broken_off = (task.number, call.name, text[text.index("(") + 1 : cut.start()])
     elif call.name in ("exit", "exit_group"):
         task.pending = None
+    else:
+        return False
+    return True
 
 
-def _take_resumed(log: StraceLog, task: TracedThread, resumed: Resumed) -> None:
+def _take_resumed(log: StraceLog, task: TracedThread, resumed: Resumed) -> bool:
     begun = task.pending or ""
     task.pending = None
-    _finish(log, task, parsed(f"{resumed.name}({begun}{resumed.rest}").what)
+    return _finish(log, task, parsed(f"{resumed.name}({begun}{resumed.rest}").what)
 
 
-def _finish(log: StraceLog, task: TracedThread, call: object) -> None:
-    """Count a call whose result is there."""
+def _finish(log: StraceLog, task: TracedThread, call: object) -> bool:
+    """Count a call, if its result is there."""
     if not isinstance(call, SystemCall) or not call.result:
-        return
+        return False
     task.calls += 1
     if call.name in ("exit", "exit_group") and call.result == "?" and not call.error:
-        return  # does not return, and strace -c does not count it either
+        return True  # does not return, and strace -c does not count it either
     log.timed += call.ns is not None
     log.sums.add(Layer.CALLS, call.name, call.ns, call.error, thread=task.number, errors=bool(call.error))
     if call.name == "execve" and call.result == "0":
@@ -138,6 +147,7 @@ def _finish(log: StraceLog, task: TracedThread, call: object) -> None:
     if child and len(log.threads) + len(log.parents) < 2 * MAX_TASKS:
         is_thread = call.name in THREAD_MAKERS and "CLONE_THREAD" in call.arguments
         (log.threads if is_thread else log.parents)[child] = task.number
+    return True
 
 
 def _keep_time(log: StraceLog, task: TracedThread, line: StraceLine) -> None:
@@ -160,7 +170,7 @@ def _end(log: StraceLog, task: TracedThread, ended: Ended) -> None:
 
 def _compare(log: StraceLog, rest: Iterator[tuple[int, str]]) -> None:
     """With -C a summary follows the log: it must tell of the same calls."""
-    for summary in strace_summary.summaries(log.source, rest):
+    for summary in strace_summary.summaries(log.source, rest, log.other):
         seen: dict[str, int] = {}
         for tally in log.sums.tallies():
             if tally.layer == "calls":

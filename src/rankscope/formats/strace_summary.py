@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from rankscope.formats.event_columns import OtherLines
 from rankscope.formats.printed import ZERO, Printed, count, number
 from rankscope.formats.source import Source
 from rankscope.model.records import Layer, Note, RankFacts, Reading, Severity, Tally
@@ -61,15 +62,20 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> Iterator[Reading]:
     """One reading for each table."""
+    other = OtherLines(source)
+    yield from other.told_with_last(_tables(source, other))
+
+
+def _tables(source: Source, other: OtherLines) -> Iterator[Reading]:
     tables = 0
-    for summary in summaries(source, source.lines()):
+    for summary in summaries(source, source.lines(), other):
         tables += 1
         yield summary.reading()
     if not tables:
         raise source.bad("no table of strace -c in it")
 
 
-def summaries(source: Source, lines: Iterator[tuple[int, str]]) -> Iterator[StraceSummary]:
+def summaries(source: Source, lines: Iterator[tuple[int, str]], other: OtherLines) -> Iterator[StraceSummary]:
     """The tables among the lines; other lines may stand between them."""
     current: StraceSummary | None = None
     for line, text in lines:
@@ -78,8 +84,11 @@ def summaries(source: Source, lines: Iterator[tuple[int, str]]) -> Iterator[Stra
             if current is not None:
                 yield current
             current = StraceSummary(source, line, columns)
-        elif current is not None and not RULE.fullmatch(text):
-            _take(current, line, text)
+        elif RULE.fullmatch(text):
+            continue
+        elif current is None or not _take(current, line, text):
+            other.add(line, text)
+        else:
             if current.total is not None:
                 yield current
                 current = None
@@ -93,19 +102,20 @@ def _columns(text: str) -> list[str] | None:
     return names if known else None
 
 
-def _take(summary: StraceSummary, line: int, text: str) -> None:
+def _take(summary: StraceSummary, line: int, text: str) -> bool:
+    """Whether the line is a row of the table, and not the program's own output in between."""
     cells = text.split()
     missing = len(summary.columns) - len(cells)
     if missing == 1 and "errors" in summary.columns:
         cells.insert(summary.columns.index("errors"), "")
     elif missing:
-        return  # the program's own output in between
+        return False
     numbers = {name: number(cell) for name, cell in zip(summary.columns, cells, strict=True) if cell}
     name = cells[summary.columns.index("syscall")]
     numbers.pop("syscall")
     row = Row(line, name, {column: value for column, value in numbers.items() if value is not None})
     if len(row.cells) != len(numbers):
-        return
+        return False
     if any(cell and count(cell) is None for cell in _counts(summary.columns, cells)):
         raise summary.source.bad(f"{name}: calls and errors must be counts", line)
     if name == "total":
@@ -114,6 +124,7 @@ def _take(summary: StraceSummary, line: int, text: str) -> None:
         raise summary.source.bad(f"more than {MAX_ROWS} system calls in one table", line)
     else:
         summary.rows.append(row)
+    return True
 
 
 def _counts(columns: Sequence[str], cells: Sequence[str]) -> list[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from math import ceil, floor
 from statistics import median
+from typing import Any, Protocol
 
 from rankscope.formats.printed import ZERO, Printed
 from rankscope.formats.source import Source
@@ -51,6 +52,28 @@ class Row:
     least: Printed | None
     most: Printed | None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As a few words: a long table waits in a file (`block_file`), and decimals are slow to write there."""
+        figures = (self.share, self.total, self.mean, self.least, self.most)
+        words = [word for figure in figures for word in (map(str, figure) if figure else ("", ""))]
+        return _row_of, (self.name, self.line, self.calls, *words)
+
+
+def _row_of(name: str, line: int, calls: int | None, *words: str) -> Row:
+    pairs = zip(words[::2], words[1::2], strict=True)
+    share, total, mean, least, most = (
+        Printed(Decimal(value), Decimal(step)) if value else None for value, step in pairs
+    )
+    return Row(name, line, share, total, calls, mean, least, most)
+
+
+class Rows(Protocol):
+    """Rows in the order of the table: a list, or more than fits in memory."""
+
+    def append(self, row: Row, /) -> None: ...
+    def __iter__(self) -> Iterator[Row]: ...
+    def __len__(self) -> int: ...
+
 
 @dataclass(slots=True)
 class ProfileSection:
@@ -61,7 +84,7 @@ class ProfileSection:
     group: str = ""
     within: str = ""
     thread: int = 0
-    rows: list[Row] = field(default_factory=list)
+    rows: Rows = field(default_factory=list[Row])
     complete: bool = True  # the tool lists every row: shares then add up to 100 %
 
 
@@ -70,9 +93,11 @@ def tallies(section: ProfileSection) -> list[Tally]:
     return [_tally(section, row) for row in section.rows]
 
 
-def range_tallies(section: ProfileSection) -> list[RangeTally]:
-    """The same of a section that lists what is attributed to a range."""
-    return [RangeTally(**asdict(tally), within=section.within) for tally in tallies(section)]
+def each_tally(section: ProfileSection) -> Iterator[Tally | RangeTally]:
+    """The same one by one, also of a section that lists what is attributed to a range."""
+    for row in section.rows:
+        tally = _tally(section, row)
+        yield RangeTally(**asdict(tally), within=section.within) if section.within else tally
 
 
 def _tally(section: ProfileSection, row: Row) -> Tally:
@@ -111,18 +136,24 @@ def total_of(row: Row) -> int | None:
     return printed
 
 
-def check(section: ProfileSection, source: Source) -> list[Note]:
+def check(section: ProfileSection, source: Source, shares: Shares | None = None) -> list[Note]:
     """What the arithmetic of a section says against it."""
-    notes = _limited([note for row in section.rows for note in _check_row(row, source)], source)
-    return notes + _check_shares(section, source)
+    notes = _limited(note for row in section.rows for note in _check_row(row, source))
+    return notes + _check_shares(section, source, shares or shares_of(section.rows))
 
 
-def _limited(notes: list[Note], source: Source) -> list[Note]:
-    left = len(notes) - MOST_NOTES
-    more = (
-        [Note(f"{left} more rows of this table do not add up", Severity.WARNING, notes[-1].where)] if left > 0 else []
-    )
-    return notes[:MOST_NOTES] + more
+def _limited(notes: Iterable[Note]) -> list[Note]:
+    """The first of them, and how many more there are."""
+    listed: list[Note] = []
+    left, last = 0, ""
+    for note in notes:
+        if len(listed) < MOST_NOTES:
+            listed.append(note)
+        else:
+            left, last = left + 1, note.where
+    if left:
+        listed.append(Note(f"{left} more rows of this table do not add up", Severity.WARNING, last))
+    return listed
 
 
 def _check_row(row: Row, source: Source) -> list[Note]:
@@ -144,6 +175,35 @@ def mean_fits(row: Row) -> bool:
     spread = row.mean.step + 1
     low, high = row.calls * (row.mean.value - spread), row.calls * (row.mean.value + spread)
     return row.total.agrees(low, high)
+
+
+@dataclass(slots=True)
+class Shares:
+    """What the shares of a table's rows add up to, how far rounding may have moved that, and what they are parts of."""
+
+    first_line: int = 0
+    added: Decimal = ZERO
+    slack: Decimal = LISTED
+    telling: list[Row] = field(default_factory=list)  # rows of which the whole can be told
+
+    def add(self, row: Row) -> None:
+        if row.share is None:
+            return
+        self.first_line = self.first_line or row.line
+        self.added += row.share.value
+        self.slack += row.share.step / 2
+        if row.total and telling(row.share):
+            self.telling.append(row)
+
+    def whole_ns(self) -> tuple[Decimal, Decimal] | None:
+        return whole_ns(self.telling)
+
+
+def shares_of(rows: Iterable[Row]) -> Shares:
+    shares = Shares()
+    for row in rows:
+        shares.add(row)
+    return shares
 
 
 def whole_ns(rows: Sequence[Row]) -> tuple[Decimal, Decimal] | None:
@@ -175,16 +235,14 @@ def share_fits(row: Row, total: Decimal, doubt: Decimal) -> bool:
     return row.total.agrees(low, high)
 
 
-def _check_shares(section: ProfileSection, source: Source) -> list[Note]:
-    rows = [row for row in section.rows if row.share is not None]
-    total = whole_ns(rows)
+def _check_shares(section: ProfileSection, source: Source, shares: Shares) -> list[Note]:
+    total = shares.whole_ns()
     if total is None:
         return []
     total_ns, doubt = total
-    odd = [row for row in rows if row.total and row.share and not share_fits(row, total_ns, doubt)]
+    odd = (row for row in section.rows if row.total and row.share and not share_fits(row, total_ns, doubt))
     of_whole = f"of the {_milli(total_ns)} ms of {section.title}"
-    notes = [_share_note(row, of_whole, source) for row in odd]
-    return _limited(notes, source) + _check_sum(section, rows, source)
+    return _limited(_share_note(row, of_whole, source) for row in odd) + _check_sum(section, shares, source)
 
 
 def _share_note(row: Row, of_whole: str, source: Source) -> Note:
@@ -193,32 +251,21 @@ def _share_note(row: Row, of_whole: str, source: Source) -> Note:
     return Note(text, Severity.WARNING, source.at(row.line))
 
 
-def _check_sum(section: ProfileSection, rows: Sequence[Row], source: Source) -> list[Note]:
-    shares, slack = _added_shares(rows)
-    where = source.at(rows[0].line)
-    if shares > WHOLE + slack:
-        return [Note(f"{section.title}: the shares add up to {shares} %", Severity.WARNING, where)]
-    if section.complete and shares < WHOLE - slack:
-        text = f"{section.title}: the shares add up to {shares} %: rows of {WHOLE - shares} % are missing"
+def _check_sum(section: ProfileSection, shares: Shares, source: Source) -> list[Note]:
+    added, where = shares.added, source.at(shares.first_line)
+    if added > WHOLE + shares.slack:
+        return [Note(f"{section.title}: the shares add up to {added} %", Severity.WARNING, where)]
+    if section.complete and added < WHOLE - shares.slack:
+        text = f"{section.title}: the shares add up to {added} %: rows of {WHOLE - added} % are missing"
         return [Note(text, Severity.WARNING, where)]
     return []
 
 
-def _added_shares(rows: Sequence[Row]) -> tuple[Decimal, Decimal]:
-    """What the shares add up to, and how far rounding may have moved that."""
-    shares = [row.share for row in rows if row.share]
-    return sum((share.value for share in shares), ZERO), LISTED + sum((share.step / 2 for share in shares), ZERO)
-
-
-def unlisted(section: ProfileSection) -> list[Figure]:
+def unlisted(section: ProfileSection, shares: Shares | None = None) -> list[Figure]:
     """The whole of a section of which rows are missing, so that its shares can still be told."""
-    shares, slack = _added_shares(section.rows)
-    if section.within or shares >= WHOLE - slack:
-        return []
-    total = whole_ns(section.rows)
-    if total is None:
-        return []
-    return [Figure(section.layer, WHOLE_NAME, float(round(total[0])), "ns", statistic="total")]
+    shares = shares or shares_of(section.rows)
+    total = None if section.within or shares.added >= WHOLE - shares.slack else shares.whole_ns()
+    return [] if total is None else [Figure(section.layer, WHOLE_NAME, float(round(total[0])), "ns", statistic="total")]
 
 
 def _ms(figure: Printed) -> str:

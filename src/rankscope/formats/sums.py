@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from rankscope.formats.block_file import BlockFile
 from rankscope.formats.source import Source
 from rankscope.model.records import Note, RangeTally, Severity, Tally
 from rankscope.model.tables import Words
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Many events of a trace in little memory, and their sums.
-MOST_EVENTS = 5_000_000  # kept one by one: 300 MB; all are in the sums
+MOST_EVENTS = 5_000_000  # kept one by one; all are in the sums
 BLOCK_EVENTS = 100_000
 MOST_NAMES = 200_000
 OTHERS = "(names beyond the first 200,000)"
@@ -48,8 +49,8 @@ class WordColumn:
             word = OTHERS
         self.codes.append(self.numbers.setdefault(word, len(self.numbers)))
 
-    def words(self, block: slice) -> Words:
-        return Words(np.array(self.codes[block], np.int32), list(self.numbers))
+    def words(self, codes: Any) -> Words:
+        return Words(codes, list(self.numbers))
 
 
 @dataclass(slots=True)
@@ -64,9 +65,10 @@ class Sum:
 
 
 class TraceColumns:
-    """Events as columns."""
+    """Events as columns, of which whole blocks wait in a file."""
 
-    def __init__(self) -> None:
+    def __init__(self, file: BlockFile) -> None:
+        self._file, self._places, self._count = file, list[int](), 0
         self._words = {name: WordColumn() for name in ("layer", "name", "group")}
         self._numbers = {name: array("q") for name in ("start_ns", "end_ns", "bytes", "correlation")}
         self._sums: dict[tuple[str, str, str], Sum] = {}
@@ -75,7 +77,7 @@ class TraceColumns:
         self._first_line = 0
 
     def __len__(self) -> int:
-        return len(self._numbers["start_ns"])
+        return self._count
 
     def layers(self) -> set[str]:
         return {layer for layer, _, _ in self._sums}
@@ -93,6 +95,17 @@ class TraceColumns:
         values = (activity.start_ns, end_ns, activity.bytes, activity.correlation)
         for column, value in zip(self._numbers.values(), values, strict=True):
             column.append(NONE if value is None else value)
+        self._count += 1
+        if len(self._numbers["start_ns"]) >= BLOCK_EVENTS:
+            self._places.append(self._file.put(self._taken()))
+
+    def _taken(self) -> dict[str, Any]:
+        """The columns of what is in memory, which then is not any more."""
+        block: dict[str, Any] = {name: np.array(words.codes, np.int32) for name, words in self._words.items()}
+        block |= {name: np.array(column, np.int64) for name, column in self._numbers.items()}
+        for column in (*(words.codes for words in self._words.values()), *self._numbers.values()):
+            del column[:]
+        return block
 
     def _sum(self, activity: Activity) -> None:
         key = (activity.layer, activity.name, activity.group)
@@ -119,12 +132,16 @@ class TraceColumns:
 
     def blocks(self) -> Iterator[Mapping[str, Any]]:
         """The events as the store takes them, so many at once that its own forms of them stay small."""
-        for first in range(0, len(self), BLOCK_EVENTS):
-            block = slice(first, first + BLOCK_EVENTS)
-            numbers = {name: np.array(column[block], np.int64) for name, column in self._numbers.items()}
-            for name in ("bytes", "correlation"):
-                numbers[name] = np.ma.masked_array(numbers[name], numbers[name] == NONE)
-            yield {**{name: words.words(block) for name, words in self._words.items()}, **numbers}
+        for place in self._places:
+            yield self._with_words(self._file.get(place))
+        if self._numbers["start_ns"]:
+            yield self._with_words(self._taken())
+
+    def _with_words(self, block: dict[str, Any]) -> Mapping[str, Any]:
+        words = {name: column.words(block[name]) for name, column in self._words.items()}
+        for name in ("bytes", "correlation"):
+            block[name] = np.ma.masked_array(block[name], block[name] == NONE)
+        return {**block, **words}
 
     def notes(self, source: Source) -> list[Note]:
         """What is to be known about these events."""

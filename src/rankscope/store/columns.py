@@ -195,10 +195,18 @@ def reading_tables(process: int, reading: Reading, events: bool, empty: bool = T
 
 
 def _either(table: str, process: int, records: Sequence[Any], columns: Mapping[str, Any]) -> pa.Table:
+    if not records and not columns:
+        return _empty(table)
     tables = [columns_table(table, process, columns)] if columns else []
-    if records or not tables:
+    if records:
         tables.append(records_table(table, [process] * len(records), records))
     return tables[0] if len(tables) == 1 else joined(tables)
+
+
+@cache
+def _empty(table: str) -> pa.Table:
+    """A file of thousands of processes has most tables of each without a row."""
+    return records_table(table, [], [])
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:

@@ -287,6 +287,43 @@ def loaded_folders(run: Path) -> list[tuple[Path, dict[str, Any]]]:
     )
 
 
+@dataclass(slots=True)
+class FileNames:
+    """By folder of what was loaded: the name its file was loaded under, and the name that tells it from others."""
+
+    called: dict[Path, str] = field(default_factory=dict)
+    labels: dict[Path, str] = field(default_factory=dict)
+
+
+def file_names(folders: Sequence[Path]) -> FileNames:
+    """Files of equal names, loaded from different folders, get as much of their paths as it takes."""
+    names = FileNames()
+    paths: dict[str, dict[str, list[Path]]] = {}  # by name, by path
+    for folder in folders:
+        called = names.called[folder] = names.labels[folder] = _called(folder)
+        paths.setdefault(called, {}).setdefault(str(_about(folder / ABOUT).get("source") or called), []).append(folder)
+    for same in (same for same in paths.values() if len(same) > 1):
+        for path, label in zip(same, told_apart(list(same)), strict=True):
+            names.labels.update(dict.fromkeys(same[path], label))
+    return names
+
+
+def _called(folder: Path) -> str:
+    sources = pq.read_table(folder / "ranks.parquet", columns=["source"])["source"].to_pylist()
+    return next((source for source in sources if source), "")
+
+
+def told_apart(paths: Sequence[str]) -> list[str]:
+    """The ends of different paths, as long as it takes to tell them apart."""
+    parts = [path.split("/") for path in paths]
+    length = next(length for length in range(1, max(map(len, parts)) + 1) if _differ(parts, length))
+    return ["/".join(part[-length:]) for part in parts]
+
+
+def _differ(parts: Sequence[Sequence[str]], length: int) -> bool:
+    return len({tuple(part[-length:]) for part in parts}) == len(parts)
+
+
 def _about(path: Path) -> dict[str, Any]:
     try:
         description = json.loads(path.read_text(encoding="utf-8"))

@@ -35,7 +35,7 @@ from rankscope.store.derived import (
 )
 from rankscope.store.executors import ANYWHERE, At, Executor, Killed, Pool
 from rankscope.store.folder import Job, NoRun, find_run, host_groups_table, rank_files, read_job, unrecorded
-from rankscope.store.foreign import Members, loaded_folders
+from rankscope.store.foreign import FileNames, Members, file_names, loaded_folders
 from rankscope.store.large_runs import LogPart, Many, add_many, read_part, step_part
 from rankscope.store.rank_files import (
     Elsewhere,
@@ -60,6 +60,17 @@ RECORDED_LAYERS = frozenset((Layer.MPI,))
 IN_RANGE = "coalesce(within, '') <> '' OR kind = 'whole'"  # which rows of a mixed file are range_tallies
 
 Place = tuple[str, int, int]  # file's folder, process there, process in the run
+LOADED_COLUMNS = {
+    "folder": pa.string(),
+    "there": pa.int32(),
+    "here": pa.int32(),
+    "turn": pa.int32(),  # in the order of loading
+    "called": pa.string(),
+    "label": pa.string(),
+}
+# a file goes by the name under which it was loaded, unless another one does, too
+LABELLED = """ REPLACE (CASE WHEN called <> label AND starts_with("where", called)
+    THEN label || substr("where", length(called) + 1) ELSE "where" END AS "where")"""
 
 
 def sound_folders(run: Path) -> tuple[list[Path], list[str]]:
@@ -76,23 +87,28 @@ def sound_folders(run: Path) -> tuple[list[Path], list[str]]:
     return sound, bad
 
 
-def place_processes(folders: Sequence[Path], members: Members) -> list[Place]:
+def place_processes(folders: Sequence[Path], members: Members, names: FileNames) -> list[Place]:
     """Every loaded process as a process of the run."""
     places: list[Place] = []
     for folder in folders:
         for row in pq.read_table(folder / "ranks.parquet").to_pylist():
             facts = RankFacts(**{name: row[name] for name in names_of(RankFacts) if name in row})
+            if facts.source == names.called[folder]:
+                facts.source = names.labels[folder]
             places.append((str(folder), row["process"], members.place(facts, frozenset(row.get("layers") or ()))))
     members.settle()
     return places
 
 
-def add_loaded(database: Any, recorded: dict[str, pa.Table], folders: Sequence[Path], places: list[Place]) -> None:
+def add_loaded(
+    database: Any, recorded: dict[str, pa.Table], folders: Sequence[Path], places: list[Place], names: FileNames
+) -> None:
     """Make every table but `ranks` and `run` the union of what was recorded and what was loaded."""
-    columns = list(zip(*places, strict=True)) or [(), (), ()]
-    kinds = (pa.string(), pa.int32(), pa.int32())
-    arrays = [pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)]
-    database.register("loaded_places", pa.Table.from_arrays(arrays, ["folder", "there", "here"]))
+    about = {str(folder): (turn, names.called[folder], names.labels[folder]) for turn, folder in enumerate(folders)}
+    rows = [(*place, *about[place[0]]) for place in places]
+    columns = list(zip(*rows, strict=True)) or [()] * len(LOADED_COLUMNS)
+    arrays = [pa.array(values, kind) for values, kind in zip(columns, LOADED_COLUMNS.values(), strict=True)]
+    database.register("loaded_places", pa.Table.from_arrays(arrays, list(LOADED_COLUMNS)))
     mixed = [folder / "tallies.parquet" for folder in folders if _is_mixed(folder / "tallies.parquet")]
     for name in RECORDS.keys() - {"ranks"}:
         files = [folder / f"{name}.parquet" for folder in folders if (folder / f"{name}.parquet").exists()]
@@ -131,9 +147,10 @@ def _union_sql(name: str, files: Sequence[Path], mixed: Sequence[Path]) -> str:
 def _loaded_sql(name: str, files: Sequence[Path], where: str = "", left_out: str = "") -> str:
     paths = ", ".join(f"'{_quoted(path)}'" for path in files)
     # tables keep the order of their files, which is that of what was read
-    order = "" if name in KEPT_ON_DISK else "ORDER BY filename, file_row_number"
+    order = "" if name in KEPT_ON_DISK else "ORDER BY turn, file_row_number"
+    left_out += f" process, filename, file_row_number, {', '.join(LOADED_COLUMNS)}"
     return f"""
-        (SELECT here AS process, * EXCLUDE ({left_out} process, filename, file_row_number, folder, there, here)
+        (SELECT here AS process, * EXCLUDE ({left_out}){LABELLED if name == "notes" else ""}
         FROM read_parquet([{paths}], filename = true, file_row_number = true, union_by_name = true) JOIN loaded_places
         ON there = process AND filename = folder || '/{name}.parquet' {where} {order})"""
 
@@ -209,8 +226,9 @@ class RunTables:
     def _join(self, recorded: Recorded, loaded: Sequence[Path]) -> None:
         members = Members()
         members.begin(recorded.processes, recorded.facts, RECORDED_LAYERS)
-        self._places = place_processes(loaded, members)
-        add_loaded(self._database, self._tables, loaded, self._places)
+        names = file_names(loaded)
+        self._places = place_processes(loaded, members, names)
+        add_loaded(self._database, self._tables, loaded, self._places, names)
         everyone = [member.process for member in members.all], [member.facts for member in members.all]
         self._tables["ranks"] = records_table("ranks", *everyone)
 

@@ -233,6 +233,39 @@ def test_the_same_series_of_two_folders_stays_two(capsys: pytest.CaptureFixture[
     assert len(of_documents(opened())) == 2
 
 
+METRICS = "name,min,max,mean,variance,stdev\n{metric},-3,2,1,0.25,0.5\n"
+
+
+def load_from_two_folders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of one name, each loaded from where it lies."""
+    for place, metric in (("monday", "forward"), ("friday", "backward")):
+        Path(place).mkdir()
+        Path(place, "trainer.csv").write_text(METRICS.format(metric=metric))
+        with monkeypatch.context() as there:
+            there.chdir(place)
+            assert command.run(["trainer.csv", "--out", "../run"]) == 0
+
+
+def test_equal_names_loaded_from_two_folders_are_told_apart(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    load_from_two_folders(monkeypatch)
+    negative = [row["where"] for row in table("checks", capsys, "run") if "less than 0" in row["text"]]
+    assert negative == ["monday/trainer.csv:2", "friday/trainer.csv:2"]
+    series = dict.fromkeys(row["series"] for row in table("figures", capsys, "run"))
+    assert list(series) == ["trainer [monday/trainer.csv]", "trainer [friday/trainer.csv]"]
+
+
+def test_a_name_that_is_the_only_one_stays_as_it_was_given(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("monday").mkdir()
+    Path("monday/trainer.csv").write_text(METRICS.format(metric="forward"))
+    Path("server.csv").write_text(METRICS.format(metric="backward"))
+    assert command.run([str(Path("monday/trainer.csv").absolute()), "server.csv"]) == 0
+    told = [row["where"] for row in table("checks", capsys) if "less than 0" in row["text"]]
+    assert told == [f"{Path('monday/trainer.csv').absolute()}:2", "server.csv:2"]
+    assert {row["series"] for row in table("figures", capsys)} == {"trainer", "server"}
+
+
 def test_a_closed_pipe_is_no_error_and_changes_no_exit_code() -> None:
     Path("a.csv").write_text(TABLE)
     rankscope = [sys.executable, "-m", "rankscope"]

@@ -73,11 +73,14 @@ DEVICES_SQL = " UNION ALL ".join(
         (device, {place}) AS place FROM devices WHERE {column} > 0"""
     for place, (column, name, unit) in enumerate(OF_DEVICES)
 )
-# The figures; a series of which several documents tell the same point is one for each of them, named after its file.
+# The figures; a series of which several documents tell the same point is one for each of them, named after its file;
+# so is one that has its name from files of equal names.
 BY_DOCUMENT_SQL = """
     SELECT figures.* REPLACE (CASE WHEN role = 'document' AND series IN (
             SELECT series FROM figures JOIN ranks USING (process) WHERE role = 'document'
-            GROUP BY series, name, statistic, scale_name, scale, unit HAVING count(DISTINCT source) > 1)
+            GROUP BY series, name, statistic, scale_name, scale, unit HAVING count(DISTINCT source) > 1
+            UNION SELECT series FROM figures JOIN ranks USING (process) WHERE role = 'document' GROUP BY series
+            HAVING count(DISTINCT source) > 1 AND bool_and(parse_filename(source, true) = series))
         THEN series || ' [' || source || ']' ELSE series END AS series)
     FROM figures JOIN ranks USING (process)"""
 FIGURES_SQL = f"""
