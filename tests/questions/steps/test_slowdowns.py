@@ -161,17 +161,18 @@ def test_a_steady_run_has_none(tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------- of steps that the ring has overwritten
-def long_run(folder: Path, count: int, slow: dict[int, tuple[int, int, float]], part: Part = Part.BACKWARD) -> Tables:
-    """Four ranks, 10 ms a step; some take so many ms longer from one step to another."""
+def long_run(folder: Path, count: int, slow: dict[int, tuple[int, int, float]], long_every: int = 0) -> Tables:
+    """Four ranks, 10 ms a step; some take so many ms longer in backward from one step to another."""
     random = np.random.default_rng(7)
     own = 10 * np.exp(random.normal(0, 0.03, (4, count)))
+    own[:, random.random(count) < (1 / long_every if long_every else 0)] *= 10
     for who, (first, last, longer) in slow.items():
         own[who, first - 1 : last - 1] += longer
     length = own.max(axis=0) + 1
     made = []
     for number in range(4):
         each = rank(number, 4)
-        rows = long_runs.steps_of(own[number], length - own[number], part)
+        rows = long_runs.steps_of(own[number], length - own[number], Part.BACKWARD)
         each.steps(rows[-long_runs.RING :], capacity=long_runs.RING)
         each.step_blocks(long_runs.blocks_of(rows))
         made.append(each)
@@ -188,6 +189,13 @@ def test_a_slowdown_of_long_ago_is_found_with_its_rank_and_part(tmp_path: Path) 
     assert (lasting.ranks, lasting.part, lasting.goes_on, lasting.last) == ((1,), "backward", True, 60_000)
     assert abs(lasting.first - 40_000) <= 10
     assert lasting.grew_ns == pytest.approx(3 * MILLI, rel=0.1)
+
+
+@pytest.mark.parametrize("onset", [20_000, 20_007, 20_015, 20_022])
+def test_the_onset_holds_where_single_steps_take_ten_times_as_long(tmp_path: Path, onset: int) -> None:
+    tables = long_run(tmp_path, 40_000, {2: (onset, 21_000, 6.0)}, long_every=50)
+    (found,) = slowdowns_of(tables)
+    assert abs(found.first - onset) <= 10 and abs(found.last - 20_999) <= 10
 
 
 def test_the_history_has_the_whole_job(tmp_path: Path) -> None:

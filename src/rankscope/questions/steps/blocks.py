@@ -18,6 +18,7 @@ Array = Any  # of numpy
 QUARTILES = ("quarter", "median", "three_quarters")
 NEEDED = (
     *("process", "first", "steps", "begin_ns", "end_ns", "exposed_ns", "own_communication_ns", "gc_ns", "runnable_ns"),
+    *("long_steps", "long_ns"),
     *(f"{name}_ns" for name in QUARTILES),
     *(f"own_{part}_ns" for part in PARTS),
 )
@@ -69,12 +70,14 @@ def _of_rank(columns: Mapping[str, Any], rows: slice) -> RankBlocks:
     values |= {"length_ns": values["own_ns"] + values["exposed_ns"]}
     values |= {f"of which {name}": of(f"{name}_ns") for name in ("gc", "runnable")}
     values |= {f"{name}_ns": of(f"{name}_ns") * steps for name in QUARTILES}
+    values |= {name: of(name) for name in ("long_steps", "long_ns")}
     sums = {name: np.concatenate([[0.0], np.cumsum(total, dtype=np.float64)]) for name, total in values.items()}
     return RankBlocks(np.append(first, first[-1] + steps[-1]), np.append(of("begin_ns"), of("end_ns")[-1]), sums)
 
 
 # ---------------------------------------------------------------- where does their level change?
 SHORTEST = 32  # steps of a new block, as the recorder has it
+LONG = 1.25  # times the median, likewise
 LEAST_SPREAD = 0.002  # of a step
 OF_MEDIANS = 1.2533  # a median varies so many times as much as a mean does
 QUARTILES_APART = 1.349  # in standard deviations
@@ -154,9 +157,22 @@ def _placed(ranks: Sequence[RankBlocks], spans: list[Span], cells: list[Span]) -
 
 
 def _share(ranks: Sequence[RankBlocks], cell: Span, before: float, after: float) -> float:
-    """Of the steps of a block, those after the change."""
-    mean = float(np.median([rank.mean("length_ns", cell.first, cell.last) for rank in ranks]))
-    return float(np.clip((mean - before) / (after - before), 0, 1)) if after != before else 0.0
+    """Of the steps of a block, those after the change. Single steps may be longer than all others together: where most
+    are as short as the shorter level, the longer one's are those that were counted as long; else the mean without what
+    those take beyond the median tells. Its quartiles say within which quarter that can be."""
+
+    def middle(name: str) -> float:
+        return float(np.median([rank.mean(name, cell.first, cell.last) for rank in ranks]))
+
+    low, high = min(before, after), max(before, after)
+    is_short = middle("median_ns") < (low + high) / 2
+    if is_short and high > LONG * low:
+        longer = middle("long_steps")
+    else:
+        longer = (middle("length_ns") - middle("long_ns") - low) / max(1.0, high - low)
+    beyond = sum(middle(f"{name}_ns") > (low + high) / 2 for name in QUARTILES)
+    longer = float(np.clip(longer, beyond / 4, (beyond + 1) / 4))
+    return longer if after > before else 1 - longer
 
 
 # ---------------------------------------------------------------- the table
