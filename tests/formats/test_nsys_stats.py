@@ -64,7 +64,7 @@ def test_what_does_not_add_up_is_told() -> None:
 
 def test_rows_that_are_none() -> None:
     (reading,) = read(text_source(KERNELS + "x,y,z,1,1,1,1,1,bad\n"))
-    assert warnings([reading]) == ["a row of the table cannot be read"]
+    assert warnings([reading]) == ["1 line of tables cannot be read: 4"]
     with pytest.raises(BadFile, match="no table of nsys stats"):
         list(read(text_source(KERNELS.splitlines()[0] + "\n")))
 
@@ -72,7 +72,7 @@ def test_rows_that_are_none() -> None:
 def test_sizes_without_a_unit_are_not_guessed() -> None:
     (reading,) = read(text_source(COPY_TIMES + OLD_SIZES))
     assert [tally.bytes for tally in reading.tallies] == [None]
-    assert warnings([reading]) == ["a row of the table cannot be read"]
+    assert warnings([reading]) == ["1 line of tables cannot be read: 4"]
 
 
 @pytest.mark.parametrize("text", [KERNELS, CALLS, COPY_TIMES, COPY_SIZES, RANGES])

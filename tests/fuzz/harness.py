@@ -28,6 +28,7 @@ LEAST_SECONDS = 2.0  # below this a small file is no hang
 MOST_GROWTH_MIB = 512
 MOST_READINGS = 100_000
 FOREIGN = b"the job says hello 17 times"
+DIGITS = re.compile(r"\d+")
 COUNTED = re.compile(r"(\d+) (?:more )?(?:lines?|rows) ")
 # formats of which every line is in a table or counted
 LINE_FORMATS = frozenset(
@@ -108,16 +109,17 @@ def _add_foreign_line(data: bytes, name: str, dice: Random, scratch: Path, found
         assert said, f"line {at + 1} was dropped in silence"
 
 
-def _told(known: Format, path: Path) -> tuple[int, str]:
-    """How many lines its notes speak of, and what is in the tables."""
-    lines, tables = 0, []
+def _told(known: Format, path: Path) -> tuple[int, list[str], str]:
+    """How many lines its notes speak of, what they say of them, and what is in the tables."""
+    lines, texts, tables = 0, [], []
     for reading in known.read(Source(path)):
         counts = [COUNTED.match(note.text) for note in reading.notes]
         lines += sum(int(count[1]) if count else 1 for count in counts)
+        texts += [DIGITS.sub("", note.text) for note in reading.notes]
         tables.append((reading.facts, reading.tallies, reading.range_tallies, reading.figures, reading.event_columns))
     if not tables:  # as loading has it
         raise BadFile("contains nothing that the reader recognises")
-    return lines, repr(tables)
+    return lines, sorted(texts), repr(tables)
 
 
 def _head(path: Path) -> bytes:

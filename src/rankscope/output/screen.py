@@ -97,7 +97,7 @@ def _lines(screen: Screen, width: int, detail: Detail) -> Iterator[Line]:
 # ---------------------------------------------------------------- what ran, and was all of it seen?
 def _head(screen: Screen, width: int) -> Iterator[Line]:
     for problem in screen.problems[:3]:
-        for line in _wrapped(printable(problem), width, "")[:3]:
+        for line in _at_most(3, printable(problem), width, ""):
             yield [(line, "problem")]
     if len(screen.problems) > 3:
         yield [(f"  {len(screen.problems) - 3} more: --table coverage", "problem")]
@@ -222,9 +222,9 @@ def _proof(advice: Advice, width: int) -> list[str]:
     return [last + command] if len(last + command) <= width else [last, INDENT[:-1] + command]
 
 
-def _at_most(lines: int, text: str, width: int) -> list[str]:
-    """The text below a finding in so many lines; what does not fit is cut."""
-    wrapped = _wrapped(text, width, INDENT)
+def _at_most(lines: int, text: str, width: int, first: str = INDENT) -> list[str]:
+    """The text in so many lines; what does not fit is cut."""
+    wrapped = _wrapped(text, width, first)
     if len(wrapped) > lines:
         last = wrapped[lines - 1]
         wrapped = [*wrapped[: lines - 1], (last if len(last) + 2 <= width else last.rpartition(" ")[0]) + " …"]

@@ -266,6 +266,26 @@ def test_a_name_that_is_the_only_one_stays_as_it_was_given(capsys: pytest.Captur
     assert {row["series"] for row in table("figures", capsys)} == {"trainer", "server"}
 
 
+def test_the_first_screen_of_figures_without_a_scale_shows_them(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("trainer.csv").write_text(METRICS.format(metric="forward").replace("-3", "0.5"))
+    assert command.run(["trainer.csv"]) == 0 and report.run([]) == 0
+    told = capsys.readouterr().out
+    assert "Nothing to check in figures alone.\n" in told
+    assert ["forward", "1", "ms", "500", "µs", "2", "ms"] in [line.split() for line in told.splitlines()]
+    assert "FIGURES  " in told and "Value" in told
+
+
+def test_files_of_another_job_are_told_by_their_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    for folder, size in (("monday", 2), ("friday", 3)):
+        Path(folder).mkdir()
+        for rank in range(size):
+            about = f"toy profile\nprocess rank={rank} world_size={size} host=a\ntally mpi MPI_Send {rank + 1} {size}\n"
+            Path(folder, f"{rank}.txt").write_text(about)
+    assert command.run(["monday", "friday"]) == 0 and report.run([]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "WARNING: 3 files of friday describe ranks 0-2 of 3: another job. They are not in these tables" in told
+
+
 def test_a_closed_pipe_is_no_error_and_changes_no_exit_code() -> None:
     Path("a.csv").write_text(TABLE)
     rankscope = [sys.executable, "-m", "rankscope"]

@@ -148,6 +148,12 @@ def test_a_summary_of_a_gpu_profiler() -> None:
     assert one.evidence == ["gpu: 12 ms of 20 ms, summed over 2 ranks"]
 
 
+def test_a_kernel_whose_time_a_damaged_summary_does_not_tell_is_left_out() -> None:
+    tallies = [Tally(Layer.GPU, "gemm", 10, None), Tally(Layer.GPU, "[CUDA memcpy HtoD]", 1, 4 * MS)]
+    one = only(gpu_sums(run_of([Reading(RankFacts(rank=0, tool="nvprof_damaged"), tallies=tallies)])))
+    assert one.title == "Copies take 100 % of GPU time, 4 ms a rank"
+
+
 def test_tiny_collectives(tmp_path: Path) -> None:
     one = only(
         tiny_collectives(pattern(tmp_path, [(1 << 20, 5.0, 1.0), *([(1000 + at, 0.01, 0.1) for at in range(20)])]))

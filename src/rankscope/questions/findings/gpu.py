@@ -316,7 +316,7 @@ def gpu_active_window(tables: Tables) -> list[Finding]:
 # ---------------------------------------------------------------- where only sums are known: a profiler's summary
 SUMMED = """
     SELECT process, name, sum(total_ns)::DOUBLE FROM tallies JOIN ranks USING (process)
-    WHERE role = 'rank' AND layer = 'gpu' GROUP BY ALL"""
+    WHERE role = 'rank' AND layer = 'gpu' AND total_ns IS NOT NULL GROUP BY ALL"""
 OF_SUM = {COMMUNICATION: 0.2, COPY: 0.3}  # of the time of all activities
 SUMMED_ADVICE = {
     COMMUNICATION: "overlap it with computing, or send less; a recorded run or a trace with times (nsys, "

@@ -240,16 +240,28 @@ def _add_left_aside(tables: Tables, table: Table) -> None:
     for *row, size in tables.query("SELECT rank, source, world_size FROM ranks WHERE role = 'other' ORDER BY process"):
         by_size.setdefault(size if size != own_size else None, []).append(tuple(row))
     for size, others in by_size.items():
-        ranks = ranges(row[0] for row in others)
-        text = f"{_names(_distinct(others))} describes rank{'s' * (len(others) > 1)} {ranks}"
-        text += f" of {size}: another job" if size and own_size else " again: from another job?"
-        table.warnings.append(
-            f"{text}{'.' if size and own_size else ''} It is not in these tables: load it as a run of its own"
-        )
+        table.warnings.append(_of_another_job(others, size if own_size else None))
     unknown = tables.query("SELECT NULL, source FROM ranks WHERE role = 'helper' AND tool <> '' AND rank IS NULL")
     if unknown:
-        text = f"the rank of {len(unknown)} process{'es' * (len(unknown) > 1)} in {_names(_distinct(unknown))}"
+        text = f"the rank of {len(unknown)} process{'es' * (len(unknown) > 1)} in {_files(_distinct(unknown))}"
         table.warnings.append(f"{text} is not known; not in these tables: load the file with --rank")
+
+
+def _of_another_job(others: list[tuple[Any, ...]], size: int | None) -> str:
+    """Of ranks and files that clash with those of the run."""
+    files, ranks = _distinct(others), ranges(row[0] for row in others)
+    text = f"{_files(files)} describe{'s' * (len(files) == 1)} rank{'s' * (len(others) > 1)} {ranks}"
+    text += f" of {size}: another job." if size else " again: from another job?"
+    what = "It is not in these tables: load it as a run of its own"
+    several = "They are not in these tables: load them as a run of their own"
+    return f"{text} {what if len(files) == 1 else several}"
+
+
+def _files(names: Sequence[str]) -> str:
+    """Files by name; several of one folder by its name."""
+    folders = {name.rpartition("/")[0] for name in names}
+    [folder] = folders if len(folders) == 1 else [""]
+    return f"{len(names)} files of {folder}" if len(names) > 1 and folder else _names(names)
 
 
 def _distinct(rows: list[tuple[Any, ...]]) -> list[Any]:

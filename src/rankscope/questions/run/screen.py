@@ -92,7 +92,7 @@ def screen(answer: Answer, name: str, load: str, bad_files: Sequence[str] = ()) 
         step or _without_steps(answer),
         _phases(answer("phases")),
         advice,
-        "" if advice else _verdict(about, not_checked, bool(answer("figures").rows)),
+        "" if advice else _verdict(about, not_checked, ranks),
         ranks,
         note,
         not_checked,
@@ -451,9 +451,10 @@ def _advice(row: Row) -> Advice:
     return Advice(level, title, action, proofs, rule, row["saved_ns"], share, of_steps)
 
 
-def _verdict(about: Row, not_checked: Sequence[str], figures: bool) -> str:
-    if not about.get("ranks") and figures:
-        return "Nothing to check in figures alone; `rankscope scale RUN` shows how they grow."
+def _verdict(about: Row, not_checked: Sequence[str], figures: Table | None) -> str:
+    if not about.get("ranks") and figures is not None:
+        grow = any(column.name == "growth" for column in figures.columns)
+        return f"Nothing to check in figures alone{'; `rankscope scale RUN` shows how they grow' * grow}."
     if not about.get("ranks"):
         return "Nothing could be checked: there is no rank in this run."
     if not_checked:

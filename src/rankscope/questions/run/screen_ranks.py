@@ -72,7 +72,9 @@ def compared(answer: Answer) -> tuple[Table | None, str, float | None]:
             seen = len(rows_of(answer("ranks")))
             table.notes += [f"{have:,} of {seen:,} ranks have steps"] if have < seen else []
             return table, note, _uneven(own_ns)
-    return _figures(answer("figures")), "", None
+    figures = answer("figures")
+    alone = not rows_of(answer("ranks"))  # beside ranks, figures are not what a run is about
+    return _grown(figures) or (_without_scale(figures) if alone else None), "", None
 
 
 Ranks = tuple[list[Column], list[tuple[Cell, ...]], list[float], str]  # by which ranks are ordered, and a sentence
@@ -172,7 +174,7 @@ FIGURES = (
 NUMBERED = ("rank", "node", "gpu")  # of a figure's scale: which one it is, not how many there are
 
 
-def _figures(table: Table) -> Table | None:
+def _grown(table: Table) -> Table | None:
     """Of a document: each series at its smallest and at its largest size."""
     series: dict[tuple[str, str, str], list[tuple[float, float, str]]] = {}
     for row in rows_of(table):
@@ -190,6 +192,31 @@ def _figures(table: Table) -> Table | None:
             sizes = (_size(first[0], scale), first[2], _size(last[0], scale), last[2])
             rows.append((of_series, what, *sizes, growth))
     return Table("screen_figures", "Figures", FIGURES, rows) if rows else None
+
+
+WITHOUT_SCALE = (
+    *FIGURES[:2],
+    Column("value", Unit.NAME, "Value", "the figure; where it is one of several of a sample, their mean"),
+    Column("min", Unit.NAME, "Min", "the smallest of the sample"),
+    Column("max", Unit.NAME, "Max", "the largest of the sample"),
+)
+STATISTICS = {"": 0, "mean": 0, "trimmed mean": 0, "total": 0, "min": 1, "max": 2}  # in which column
+
+
+def _without_scale(table: Table) -> Table | None:
+    """Of a document that has no sizes: what it says of each thing."""
+    figures: dict[tuple[str, str], list[str]] = {}
+    for row in rows_of(table):
+        place = STATISTICS.get(str(row.get("statistic") or ""))
+        told = next((form(float(row[name])) for name, form in VALUES.items() if row.get(name) is not None), "")
+        if place is not None and told and row.get("scale") is None:
+            values = figures.setdefault((str(row["series"]), str(row["name"])), ["", "", ""])
+            values[place] = values[place] or told
+    rows: list[tuple[Cell, ...]] = [(*key, *values) for key, values in figures.items()]
+    if len({row[0] for row in rows}) == 1:  # the only series need not be named in each row
+        columns = [replace(WITHOUT_SCALE[1], name="series"), *WITHOUT_SCALE[2:]]
+        return Table("screen_figures", "Figures", columns, [row[1:] for row in rows])
+    return Table("screen_figures", "Figures", WITHOUT_SCALE, rows) if rows else None
 
 
 def _size(value: float, scale: str) -> str:
