@@ -15,7 +15,7 @@ from rankscope.questions.messages import Messages
 from rankscope.questions.parallelism.groups import Pipeline
 from rankscope.questions.whatif.changes import Change
 from rankscope.questions.whatif.of_collectives import programs_of_collectives
-from rankscope.questions.whatif.whatif import Model, path_in_time
+from rankscope.questions.whatif.whatif import Model, path_in_time, whatif
 from rankscope.rank_file import Part
 from rankscope.store.run import RunTables
 from runs.step_runs import opened, rank, steps
@@ -152,6 +152,17 @@ def test_work_shared_evenly_keeps_all_of_it(tmp_path: Path) -> None:
     truth = simulate("1f1b", 3, {(stage, kind): 4 / 3 for stage in range(3) for kind in "FB"}).mean_ms
     for change in (Change("balance"), Change("ideal", stages=(0, 1, 2))):
         assert model.changed_ns([change]).mean() / 1e6 == pytest.approx(truth, rel=0.02)
+
+
+@pytest.mark.parametrize(("stages", "slow"), [(2, {(0, "F"): 2.5}), (4, {(3, "B"): 0.5}), (4, {(3, "F"): 3.0})])
+def test_the_ideal_is_never_worse_than_no_change(
+    tmp_path: Path, stages: int, slow: dict[tuple[int, str], float]
+) -> None:
+    """An even share of a forward pass that is hidden behind the others' makes the steps of GPipe longer."""
+    model = model_of(tmp_path, simulate("gpipe", stages, slow))
+    ideal = model.changed_ns([Change("ideal")]).mean()
+    assert ideal <= model.replayed_ns.mean() and ideal <= model.changed_ns([Change("balance")]).mean()
+    assert "Each rank is a stage" in " ".join(whatif(model, [Change("rank", ranks=(0,)), Change("ideal")]).notes)
 
 
 def test_the_critical_path_in_time(tmp_path: Path) -> None:

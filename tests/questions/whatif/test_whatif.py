@@ -18,6 +18,7 @@ from rankscope.formats.source import Source
 from rankscope.model.records import Event, Group, RankFacts, Reading, Step
 from rankscope.model.tables import Words, Wrong, names_of
 from rankscope.questions.collectives.wait_and_transfer import collectives_of
+from rankscope.questions.findings.finding import seconds
 from rankscope.questions.findings.table import findings_of
 from rankscope.questions.messages import Messages
 from rankscope.questions.parallelism.bubbles import bubbles
@@ -388,6 +389,10 @@ def test_a_late_stage_is_one_finding(tmp_path: Path) -> None:
     assert late.rule == "slow_pipeline_part" and late.evidence[-1].startswith("causes: ")
     saved = model.replayed_ns - model.changed_ns([Change("stage", stages=(2,))])
     assert late.saved_ns == pytest.approx(saved.sum())
+    moved = model.replayed_ns - model.changed_ns([Change("balance")])
+    ideal = model.replayed_ns - model.changed_ns([Change("ideal", stages=(0, 1, 2, 3))])
+    assert late.title.endswith(f"; {seconds(moved.mean())} by moving layers, which other stages then compute")
+    assert 0 < moved.mean() <= ideal.mean() < saved.mean()
 
 
 def test_what_a_run_has_not_is_named(tmp_path: Path) -> None:

@@ -22,11 +22,12 @@ _Static_assert(sizeof(struct rs_message) == 64 && offsetof(struct rs_message, ta
 
 static inline uint64_t rs_two(int32_t low, int32_t high) { return (uint32_t)low | (uint64_t)(uint32_t)high << 32; }
 
-/* key: of the tally of the call, the flags in the place of its kind. end_ticks 0: under way. The last two are of combined
- * calls: the envelope and the bytes of what was received. */
-RS_HOT struct rs_message_place rs_message_write(struct rs_thread *thread, uint64_t key, uint8_t flags, uint64_t envelope,
-                                                uint64_t bytes, uint64_t begin, uint64_t end, uint64_t received_envelope,
-                                                uint64_t received_bytes)
+/* With whom and with what tag, and how much. */
+struct rs_envelope { int32_t peer, tag; uint64_t bytes; };
+
+/* key: of the tally of the call, the flags in the place of its kind. end_ticks 0: under way. received: of combined calls. */
+RS_HOT struct rs_message_place rs_message_write(struct rs_thread *thread, uint64_t key, uint8_t flags, struct rs_envelope sent,
+                                                uint64_t begin, uint64_t end, struct rs_envelope received)
 {
     uint64_t claim = thread->messages_written;
     if (RS_UNLIKELY(!(claim % RS_MESSAGES_GIVEN_UP)) && !rs_messages_make_room(thread))
@@ -35,11 +36,13 @@ RS_HOT struct rs_message_place rs_message_write(struct rs_thread *thread, uint64
     thread->messages_written = claim + 1;
     RS_SET(record->begin_ticks, begin);
     RS_SET(record->end_ticks, end);
-    RS_SET(record->bytes, bytes);
-    RS_SET_WORD(record->peer, envelope);
+    RS_SET(record->bytes, sent.bytes);
+    RS_SET(record->peer, sent.peer);
+    RS_SET(record->tag, sent.tag);
     if (flags & RS_MESSAGE_COMBINED) {
-        RS_SET_WORD(record->source, received_envelope);
-        RS_SET(record->waited_ticks, received_bytes);
+        RS_SET(record->source, received.peer);
+        RS_SET(record->source_tag, received.tag);
+        RS_SET(record->waited_ticks, received.bytes);
     }
     RS_SET_WORD(record->name, key | (uint64_t)flags << 56);
     __atomic_store_n(&record->number, claim + 1, __ATOMIC_RELEASE);
@@ -49,7 +52,8 @@ RS_HOT struct rs_message_place rs_message_write(struct rs_thread *thread, uint64
 RS_HOT struct rs_message_place rs_message_add(struct rs_thread *thread, uint64_t key, uint8_t flags, int32_t peer,
                                               int32_t tag, uint64_t bytes, uint64_t begin, uint64_t end)
 {
-    return rs_message_write(thread, key, flags, rs_two(peer, tag), bytes, begin, end, 0, 0);
+    struct rs_envelope sent = {peer, tag, bytes};
+    return rs_message_write(thread, key, flags, sent, begin, end, sent);
 }
 
 static inline int rs_message_is_there(struct rs_message_place place)

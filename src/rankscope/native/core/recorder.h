@@ -280,7 +280,7 @@ RS_HOT void rs_tally_store(struct rs_tally *row, uint64_t ticks, uint64_t bytes,
     uint32_t odd = rs_row_begin(&row->seq);
     row->total_ticks += ticks;
     row->bytes += bytes;
-    row->sum_squares_ticks2 += (double)ticks * (double)ticks;
+    row->sum_squares_ticks2 += (double)(int64_t)ticks * (double)(int64_t)ticks;  /* signed: one instruction, no branch */
     if (ticks < row->min_ticks)
         row->min_ticks = ticks;
     if (ticks > row->max_ticks)

@@ -4,7 +4,7 @@
 #define RANKSCOPE_MPI_LAYER_H
 
 #include "loaded_objects.h"
-#include "recorder.h"
+#include "messages.h"
 
 typedef intptr_t W;
 
@@ -165,15 +165,13 @@ static inline uint64_t rs_status_bytes(const void *status)
 }
 
 /* All three of a receive. */
-struct rs_received { int32_t source, tag; uint64_t bytes; };
-
-static inline struct rs_received rs_status_read(const void *status)
+static inline struct rs_envelope rs_status_read(const void *status)
 {
     const int32_t *words = status;
     if (RS_LIKELY(rs_mpi.status_layout == RS_STATUS_WORD_AT_16))    /* Open MPI */
-        return (struct rs_received){__atomic_load_n(words, __ATOMIC_RELAXED), __atomic_load_n(words + 1, __ATOMIC_RELAXED),
+        return (struct rs_envelope){__atomic_load_n(words, __ATOMIC_RELAXED), __atomic_load_n(words + 1, __ATOMIC_RELAXED),
                                     rs_status_decode(RS_STATUS_WORD_AT_16, status)};
-    return (struct rs_received){rs_status_source(status), rs_status_tag(status), rs_status_bytes(status)};
+    return (struct rs_envelope){rs_status_source(status), rs_status_tag(status), rs_status_bytes(status)};
 }
 
 /* A datatype is asked for its size only where something is counted: MPI_DATATYPE_NULL may stand beside a zero. And only

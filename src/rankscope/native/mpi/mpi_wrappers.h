@@ -89,10 +89,9 @@ RS_HOT struct rs_message_place rs_message_note(struct rs_thread *thread, uint64_
 RS_HOT void rs_message_combined(struct rs_thread *thread, uint64_t key, int32_t peer, int32_t tag, uint64_t bytes,
                                 const void *status, uint64_t enter, uint64_t leave)
 {
-    struct rs_received got = rs_status_read(status);
     if (RS_LIKELY(!rs_key_is_groupless(key)))
-        rs_message_write(thread, key, RS_MESSAGE_COMBINED, rs_two(peer, tag), bytes, enter, leave,
-                         rs_two(got.source, got.tag), got.bytes);
+        rs_message_write(thread, key, RS_MESSAGE_COMBINED, (struct rs_envelope){peer, tag, bytes}, enter, leave,
+                         rs_status_read(status));
 }
 
 /* A receive that is under way: of any sender, perhaps, and of a size that is known at completion. */

@@ -32,7 +32,7 @@ def replayed_savings(tables: Tables, findings: Sequence[Finding]) -> None:
             continue  # it does not see what the rule sees, and `whatif` shows nothing
         steps = _steps(tables, model)
         loss_ns = finding.loss_ns if finding.loss_ns is not None else (finding.saved_ns or 0.0) / steps
-        finding.title += _of_it(model, change, loss_ns, before - after)
+        finding.title += _of_it(model, change, loss_ns, before - after) + _by_moving_layers(model, change)
         finding.saved_ns = (before - after) * steps
 
 
@@ -62,6 +62,14 @@ def _of_it(model: Model, change: Change, loss_ns: float, saved_ns: float) -> str
         return f"; {seconds(saved_ns)} of a step could be saved{MORE[change.kind]}"
     why = NOTHING_TO_OVERLAP if change.kind == "overlap" and _is_least(model, change) else LESS[change.kind]
     return f"; {seconds(saved_ns)} of it could be saved{why}"
+
+
+def _by_moving_layers(model: Model, change: Change) -> str:
+    """What is left of the saving where other stages take the work over, as the advice is: no more than the ideal."""
+    if change.kind != "stage":
+        return ""
+    moved_ns = float((model.replayed_ns - model.changed_ns([Change("balance")])).mean())
+    return f"; {seconds(max(0.0, moved_ns))} by moving layers, which other stages then compute"
 
 
 def _is_least(model: Model, change: Change) -> bool:

@@ -13,6 +13,7 @@ from rankscope.questions.messages import Messages
 Array = Any  # of numpy
 TELLING_NS = 1_000_000  # by which one end comes later than both were posted: less may be chance
 BY_BOTH = 0.8  # of such messages
+AT_ONCE_NS = 3 * TELLING_NS  # after the other has come: such an end was held up by it, whatever others of its size do
 MOST_BYTES = np.iinfo(np.int64).max  # none is so large
 
 
@@ -93,7 +94,8 @@ def _largest_aside(messages: Messages) -> int:
 def _by_both(messages: Messages, late: str, held: str) -> Array:
     """Of which messages one end, held up in its call, is let go only when the other, posted before, comes to its call.
 
-    By size: from the least on of which, as of all larger ones, nearly all that tell it say so.
+    By size: from the least on of which, as of all larger ones, nearly all that tell it say so; of other sizes those
+    that are let go as soon as the other comes.
     """
     held_end, late_end = getattr(messages, f"{held}_end_ns"), getattr(messages, f"{late}_end_ns")
     came, stood = late_end - getattr(messages, f"{late}_blocked_ns"), held_end - getattr(messages, f"{held}_blocked_ns")
@@ -102,7 +104,8 @@ def _by_both(messages: Messages, late: str, held: str) -> Array:
     sizes, of_size = np.unique(messages.bytes[telling], return_inverse=True)
     share = np.bincount(of_size, (held_end >= came)[telling]) / np.maximum(np.bincount(of_size), 1)
     says_so = np.logical_and.accumulate((share >= BY_BOTH)[::-1])[::-1]
-    return messages.bytes >= np.min(sizes, where=says_so, initial=MOST_BYTES)
+    at_once = telling & (held_end >= came) & (held_end - came < AT_ONCE_NS)
+    return at_once | (messages.bytes >= np.min(sizes, where=says_so, initial=MOST_BYTES))
 
 
 def number_calls(of: Calls, steps: int) -> None:
