@@ -32,7 +32,7 @@ FORMATS = {
     "rocprof kernels": "rocprof",
 }
 WORDS, NUMBERS = ("layer", "name", "group"), ("start_ns", "end_ns", "bytes", "correlation")
-MOST_GROWTH = {"operations": 4.0, "importtime": 1.3}  # peers are looked for in the whole table
+MOST_GROWTH = {"operations": 4.0}  # peers are looked for in the whole table
 
 
 def contents(found: list[Reading]) -> Any:
