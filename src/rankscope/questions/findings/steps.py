@@ -49,6 +49,7 @@ def data_bound(tables: Tables) -> list[Finding]:
             [f"step_parts: no rank waits less than {seconds(least)} a step"],
             least * steps.all_steps(),
             fix=Change("cause", cause="data"),
+            loss_ns=least,
         )
     ]
 
