@@ -122,6 +122,7 @@ def computed(mpi: Mpi, folder: Path, problem: str, *before: str, steps: int = 60
     return open_run(folder / "run", read_rank_file)
 
 
+@pytest.mark.slow  # on busy processors "oversubscribed" comes first, and rightly
 def test_the_wait_for_a_nonblocking_collective_is_communication(openmpi: Mpi, tmp_path: Path) -> None:
     run = computed(openmpi, tmp_path, "nonblocking")
     one = first(run)
