@@ -1,11 +1,15 @@
 """What recording costs over minutes: the same training in several modes at the same time, by turns on the same cores.
 
-    gpu_together.py --seconds 300 --modes bare bare-again windows exact profiler --out together.jsonl --runs FOLDER
+    gpu_together.py --seconds 320 --modes bare bare-2 bare-3 windows windows-2 late late-2 many --out turns.jsonl --runs FOLDER
 
 For launch-bound programs, which leave the GPU idle: they share it without waiting for each other, and each has cores of
 its own. Every few seconds the programs change cores, so that a slow core slows all of them in turn; what each did in
 a turn is one line. Turns in which all rest (gpu_turns.py) would give windows time to rest that a job does not have.
-`--report FILE` reads the lines: a cycle is as many turns as there are programs, so that each was on all cores.
+Processes of one program differ by some per cent for as long as they live, whatever is recorded. So `late` and `many`
+begin with WARM_STEPS steps in which nothing of the GPU is recorded: what comes after is held against these. `late` then
+records as by default, `many` ten times as often.
+`--report FILE…` reads the lines: the logarithm of a step is the sum of what belongs to the process (before and after
+its first window), to the turn and to the cores, by least squares; ratios are to the mean of the bare processes.
 As a program: gpu_together.py --work MODE.
 """
 
@@ -16,11 +20,14 @@ import contextlib
 import json
 import os
 import random
-import statistics
+import re
 import subprocess
 import sys
 import time
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
 TURN_S = 5.0
@@ -29,7 +36,12 @@ RECORDED = {
     "windows": ("--cuda", "windows"),
     "no-cuda": ("--cuda", "off"),
     "no-torch": ("--cuda", "off"),  # nor the torch observer: what the library costs by being there
+    "late": ("--cuda", "windows"),
+    "many": ("--cuda", "windows"),
 }
+WARM_STEPS = 4400
+LATE = {"RANKSCOPE_CUDA_WARM_STEPS": str(WARM_STEPS)}
+ENVIRONMENT = {"no-torch": {"RANKSCOPE_TORCH": "0"}, "late": LATE, "many": {**LATE, "RANKSCOPE_CUDA_SHARE": "0.06"}}
 
 
 def work(mode: str) -> None:
@@ -64,9 +76,14 @@ def work(mode: str) -> None:
         print(json.dumps({"steps": steps, "seconds": seconds}), flush=True)
 
 
+def kind_of(mode: str) -> str:
+    """bare-2, bare-3: more processes of a mode."""
+    return re.sub(r"(-again)?(-\d+)?$", "", mode)
+
+
 def start(mode: str, runs: Path) -> subprocess.Popen[str]:
     command = [sys.executable, __file__, "--work", mode]
-    kind = mode.split("-again")[0]  # bare-again, bare-again-2: more processes of a mode
+    kind = kind_of(mode)
     if kind in RECORDED:
         command = [
             sys.executable,
@@ -79,7 +96,7 @@ def start(mode: str, runs: Path) -> subprocess.Popen[str]:
             *RECORDED[kind],
             *command,
         ]
-    environment = {**os.environ, **({"RANKSCOPE_TORCH": "0"} if kind == "no-torch" else {})}
+    environment = {**os.environ, **ENVIRONMENT.get(kind, {})}
     environment["PADDING"] = "x" * random.randrange(4096)  # where the stack begins is a matter of luck, in all alike
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
@@ -122,18 +139,58 @@ def play(options: argparse.Namespace) -> None:
         print(f"{mode}: exit {player.returncode}")
 
 
-def report(lines: Path) -> None:
-    """Of each program: the median over cycles of its step ÷ the mean step of the bare ones in the same cycle."""
-    turns = [json.loads(line)["of"] for line in lines.read_text().splitlines()]
+def report(files: list[Path]) -> None:
+    """Each process against the bare ones of its own file; of late ones, what came with the first window, too."""
+    pooled: dict[str, list[float]] = defaultdict(list)
+    for file in files:
+        print(file)
+        for name, ratio, error in fitted([json.loads(line)["of"] for line in file.read_text().splitlines()]):
+            pooled[kind_of(name.partition(":")[0]) + name.partition(":")[1] + name.partition(":")[2]].append(ratio)
+            print(f"  {name:24} {ratio:.4f} ± {error:.4f}")
+    for name, ratios in pooled.items():
+        error = f" ± {stdev(ratios) / len(ratios) ** 0.5:.4f}" if len(ratios) > 1 else ""
+        print(f"{name:16} {len(ratios)} processes: {mean(ratios):.4f}{error}")
+
+
+def fitted(turns: list[dict[str, dict[str, float]]]) -> Iterator[tuple[str, float, float]]:
+    import numpy as np
+
     modes = list(turns[0])
-    bare = [mode for mode in modes if mode.startswith("bare")]
-    cycles = [turns[at : at + len(modes)] for at in range(0, len(turns) - len(modes) + 1, len(modes))] or [turns]
+    columns: dict[str, int] = {}
+    rows, logs = [], []
+    passed = dict.fromkeys(modes, 0.0)
+    for number, turn in enumerate(turns):
+        for place, mode in enumerate(modes):
+            passed[mode] += turn[mode]["steps"]
+            is_late = kind_of(mode) in ("late", "many") and passed[mode] > WARM_STEPS
+            words = (
+                f"process {mode}{':after' if is_late else ''}",
+                f"cores {(place + number) % len(modes)}",
+                f"turn {number}",
+            )
+            rows.append([columns.setdefault(word, len(columns)) for word in words])
+            logs.append(np.log(turn[mode]["seconds"] / turn[mode]["steps"]))
+    matrix = np.zeros((len(rows), len(columns)))
+    for at, row in enumerate(rows):
+        matrix[at, row] = 1
+    inverse = np.linalg.pinv(matrix.T @ matrix)
+    values = inverse @ matrix.T @ np.array(logs)
+    noise = float(np.sum((matrix @ values - logs) ** 2) / (len(logs) - np.linalg.matrix_rank(matrix)))
+
+    def of(weights: dict[str, float]) -> tuple[float, float]:
+        vector = np.zeros(len(columns))
+        for word, weight in weights.items():
+            vector[columns[word]] += weight
+        ratio = float(np.exp(vector @ values))
+        return ratio, ratio * float(np.sqrt(noise * vector @ inverse @ vector))
+
+    bare = [f"process {mode}" for mode in modes if kind_of(mode) == "bare"]
     for mode in modes:
-        ratios = []
-        for cycle in cycles:
-            step_s = {name: sum(turn[name]["seconds"] / turn[name]["steps"] for turn in cycle) for name in modes}
-            ratios.append(step_s[mode] / statistics.mean(step_s[name] for name in bare))
-        print(f"{mode:16} {statistics.median(ratios):.4f}  {' '.join(f'{ratio:.3f}' for ratio in ratios)}")
+        less = dict.fromkeys(bare, -1 / len(bare))
+        own = f"process {mode}"
+        yield mode, *of({**less, own: 1 + less.get(own, 0)})
+        if f"{own}:after" in columns:
+            yield f"{mode}:after/before", *of({f"{own}:after": 1, own: -1})
 
 
 def main() -> int:
@@ -143,7 +200,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--runs", type=Path)
-    parser.add_argument("--report", type=Path, metavar="FILE")
+    parser.add_argument("--report", type=Path, nargs="+", metavar="FILE")
     options = parser.parse_args()
     if options.report:
         report(options.report)

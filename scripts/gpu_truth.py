@@ -1,7 +1,8 @@
 """gpu_truth.py [SCHEDULES] [STEPS]: random training loops on a GPU whose every moment is known; prints the truth.
 
 Kernels spin for a given time and write down themselves when they began and ended, by the GPU's own clock, which is
-compared with the host's before and after. Copies lie between two such kernels. Two threads launch, on two streams, as
+compared with the host's before and after. Copies lie between two such kernels, and how much of that is the way from
+one engine of the GPU to another and back follows from copies of several sizes. Two threads launch, on two streams, as
 autograd does; the host sleeps for known times in its data loader, while launching, in garbage collection and between
 the parts. The lines are those of tests/native/cuda/cuda_loop.c; gpu_truth_verify.py compares them with what was
 recorded.
@@ -43,6 +44,7 @@ again:
 KERNELS = {COMPUTE: "truth_compute", COMMUNICATION: "ncclDevKernel_truth", COPY: "truth_stamp"}
 SLOTS, SLOT_BYTES, COPY_BYTES = 1 << 18, 16, 24 << 20
 STAMP_NS, TRIES = 1000, 300
+SIZES = tuple(COPY_BYTES * part // 6 for part in range(1, 7))
 
 
 class Recorder:
@@ -161,6 +163,18 @@ class Loop:
         width, host, gpu = min(made)
         return host, gpu, width
 
+    def between_stamps(self, size: int) -> int:
+        """Of a copy, from the end of the kernel before it to the start of the one after: the median of many."""
+        spans = []
+        for _ in range(TRIES // 10):
+            before = self.timed(COPY, 0, STAMP_NS)
+            self.driver("cuMemcpyHtoDAsync_v2", self.target, self.pinned, size, self.streams[0])
+            after = self.timed(COPY, 0, STAMP_NS)
+            self.driver("cuStreamSynchronize", self.streams[0])
+            spans.append(self.stamps(after)[0] - self.stamps(before)[1])
+            self.used -= 2
+        return sorted(spans)[len(spans) // 2]
+
     def stamps(self, slot: int) -> tuple[int, int]:
         pair = (c_uint64 * 2)()
         address = c_void_p((self.slots.value or 0) + slot * SLOT_BYTES)
@@ -179,9 +193,10 @@ class Loop:
         self.driver("cuMemcpyDtoH_v2", ctypes.addressof(all_slots), self.slots, c_size_t(size))
 
         def host(gpu_ns: int) -> int:
-            return round(first[0] + (gpu_ns - first[1]) * rate)
+            return first[0] + round((gpu_ns - first[1]) * rate)
 
         print(f"clocks {first[2]} {last[2]} {rate:.9f}")
+        print("copies", *(f"{size}:{self.between_stamps(size)}" for size in SIZES))
         for kind, launched, slot in self.launched:
             start, end = all_slots[2 * slot], all_slots[2 * slot + 1]
             if kind == COPY:  # it lies between the end of the one before it and the start of the one after

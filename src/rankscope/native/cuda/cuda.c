@@ -35,6 +35,7 @@ static atomic_int is_waiting;       /* contexts made and kernels loaded under CU
 static _Atomic uint64_t context_seen;   /* 0: none has been yet */
 static int is_attached;             /* changed under switch_lock */
 static uint64_t finalize_ns;        /* how long the last one took */
+static uint64_t asked_steps;        /* RANKSCOPE_CUDA_WARM_STEPS: recording begins after these, and not before; 0: it is not set */
 
 /* Who takes CUPTI off: the loop's thread does, once it is asked to. */
 enum detaching { NOBODY = 0, ASKED = 1, AT_WORK = 2, DONE = 3 };
@@ -327,8 +328,10 @@ static void begin_if_due(uint64_t now, uint64_t waited_ns)
     rs_gpu_enter();
     rs_gpu_note_now();      /* a program without steps has not asked for the time yet */
     rs_gpu_now();
-    int is_warm = rs_windows_seen_steps() >= WARM_STEPS || atomic_load(&has_nvtx) || rs_gpu.producers > 1;
+    int is_warm = rs_windows_seen_steps() >= (asked_steps ? asked_steps : WARM_STEPS) || atomic_load(&has_nvtx) || rs_gpu.producers > 1;
     rs_gpu_leave();
+    if (asked_steps && !is_warm)
+        return;
     uint64_t stepless_ns = rs_steps_may_come() == RS_STEPS_PERHAPS ? UNTRAINED_NS : STEPLESS_NS;
     if (!is_warm && (!context_seen || now - context_seen < stepless_ns) && waited_ns < NO_CONTEXT_NS)
         return;
@@ -457,6 +460,7 @@ static void begin(uint32_t version, const char *path)
     rs_gpu.device_step_seen = rs_windows_device_step;
     int asked = rs_windows_wanted();
     has_windows = asked && is_first && can_detach();
+    asked_steps = getenv("RANKSCOPE_CUDA_WARM_STEPS") ? strtoull(getenv("RANKSCOPE_CUDA_WARM_STEPS"), NULL, 10) : 0;
     rs_windows_begin(has_windows);
     atomic_store(&is_waiting, has_windows);
     rs_gpu_leave();

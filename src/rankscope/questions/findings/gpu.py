@@ -96,19 +96,19 @@ REDUCED = f"""
 NEARLY_ALL = 0.9
 
 
-def host_floor_ns(tables: Tables) -> float | None:
-    """What the slowest host needs for a step of its own, whatever the devices do; None where that is not known.
+def host_floor_ns(tables: Tables) -> tuple[float, str] | None:
+    """What the slowest host needs for a step of its own, whatever the devices do, and how that is known.
 
     Its parts, with a backward pass that takes as long as the forward pass at least: what is longer may be the
-    enqueuing of communication. Where forward communicates, too, neither is known (FSDP, tensor parallel), and a host
-    that is always a whole step ahead of its device may be held up in any part.
+    enqueuing of communication. Where forward communicates, too (FSDP, tensor parallel), both passes may be held up by
+    it, and only the other parts count. None: a host that is always a whole step ahead of its device may be held up in
+    any part.
     """
     steps = steps_of(tables)
     behind = tables.query(BEHIND)
     if steps.source != "recorded" or not behind or any(lag_ns >= step_ns for lag_ns, step_ns in behind):
         return None
-    if tables.query(REDUCED)[0][0] < NEARLY_ALL:
-        return None
+    is_reduced = tables.query(REDUCED)[0][0] >= NEARLY_ALL
     floors: list[float] = []
     masks = unrecorded_steps(tables)
     for rank_steps in steps.ranks:
@@ -117,8 +117,9 @@ def host_floor_ns(tables: Tables) -> float | None:
         if not parts.get("forward") or not parts.get("backward"):
             return None
         parts["backward"] = min(parts["backward"], parts["forward"])
-        floors.append(sum(parts.values()))
-    return max(floors, default=None)
+        floors.append(sum(ns for part, ns in parts.items() if is_reduced or part not in ("forward", "backward")))
+    how = "if backward takes as long as forward" if is_reduced else "outside forward and backward"
+    return (max(floors), how) if floors else None
 
 
 def gpu_communication(tables: Tables) -> list[Finding]:
@@ -142,12 +143,10 @@ def gpu_communication(tables: Tables) -> list[Finding]:
     bare_step = _bare_step_ns(devices, bare)
     floor, saved = host_floor_ns(tables), exposed * bare_step / step  # as much less as the step is shorter
     title = f"The GPUs communicate without computing for {_of_step(saved, bare_step, bool(bare))}"
-    if floor is not None and bare_step - floor < saved:
-        saved = max(0.0, bare_step - floor)
+    if floor is not None and bare_step - floor[0] < saved:
+        saved = max(0.0, bare_step - floor[0])
         title += f", of which {seconds(saved)} could be saved: then the hosts limit the step"
-        evidence.append(
-            f"step_parts: the slowest host needs {seconds(floor)} a step, if backward takes as long as forward"
-        )
+        evidence.append(f"step_parts: the slowest host needs {seconds(floor[0])} a step, {floor[1]}")
     return [Finding("gpu_communication", title, action, evidence, saved * steps_of(tables).all_steps())]
 
 
