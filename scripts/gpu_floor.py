@@ -30,8 +30,8 @@ REQUESTED = ctypes.CFUNCTYPE(
     None, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_size_t)
 )
 COMPLETED = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)
-kept = [ctypes.create_string_buffer(BUFFER_BYTES) for _ in range(BUFFERS)]
-free_buffers = [ctypes.addressof(one) for one in kept]
+kept: list[Any] = []
+free_buffers: list[int] = []
 
 
 @REQUESTED
@@ -44,11 +44,17 @@ def take(_context, _stream, buffer, _size, _valid):  # type: ignore[no-untyped-d
     free_buffers.append(buffer)
 
 
-def attach(what: str) -> Any:
+def cupti_library() -> Any:
     folders = [*sys.path, "/usr/local/cuda/extras/CUPTI/lib64"]
     found = [path for folder in folders for path in glob.glob(os.path.join(folder, "nvidia/*/lib/libcupti.so.*"))]
     found += [path for folder in folders for path in glob.glob(os.path.join(folder, "libcupti.so.*"))]
-    cupti = ctypes.CDLL(found[0])
+    return ctypes.CDLL(found[0])
+
+
+def attach(what: str) -> Any:
+    cupti = cupti_library()
+    kept.extend(ctypes.create_string_buffer(BUFFER_BYTES) for _ in range(BUFFERS))
+    free_buffers.extend(ctypes.addressof(memory) for memory in kept)
     assert cupti.cuptiActivityRegisterCallbacks(give, take) == 0
     for kind in KINDS[what]:
         assert cupti.cuptiActivityEnable(kind) == 0, kind

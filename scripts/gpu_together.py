@@ -1,6 +1,6 @@
 """What recording costs over minutes: the same training in several modes at the same time, by turns on the same cores.
 
-    gpu_together.py --seconds 320 --modes bare bare-2 bare-3 windows windows-2 late late-2 many --out turns.jsonl --runs FOLDER
+    gpu_together.py --modes bare bare-2 bare-3 windows windows-2 late late-2 many --out turns.jsonl --runs FOLDER
 
 For launch-bound programs, which leave the GPU idle: they share it without waiting for each other, and each has cores of
 its own. Every few seconds the programs change cores, so that a slow core slows all of them in turn; what each did in
@@ -141,15 +141,26 @@ def play(options: argparse.Namespace) -> None:
 
 def report(files: list[Path]) -> None:
     """Each process against the bare ones of its own file; of late ones, what came with the first window, too."""
-    pooled: dict[str, list[float]] = defaultdict(list)
+    pooled: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for file in files:
         print(file)
         for name, ratio, error in fitted([json.loads(line)["of"] for line in file.read_text().splitlines()]):
-            pooled[kind_of(name.partition(":")[0]) + name.partition(":")[1] + name.partition(":")[2]].append(ratio)
+            mode, colon, which = name.partition(":")
+            pooled[kind_of(mode) + colon + which].append((ratio, error))
             print(f"  {name:24} {ratio:.4f} ± {error:.4f}")
-    for name, ratios in pooled.items():
-        error = f" ± {stdev(ratios) / len(ratios) ** 0.5:.4f}" if len(ratios) > 1 else ""
-        print(f"{name:16} {len(ratios)} processes: {mean(ratios):.4f}{error}")
+    for name, values in pooled.items():
+        print(f"{name:20} {len(values)} processes: {pool(values, is_within=':' in name)}")
+
+
+def pool(values: list[tuple[float, float]], is_within: bool) -> str:
+    """Within processes the noise of the machine is all there is, and the quieter ones count for more."""
+    if is_within:
+        weights = [error**-2 for _, error in values]
+        middle = sum(ratio * weight for (ratio, _), weight in zip(values, weights, strict=True)) / sum(weights)
+        return f"{middle:.4f} ± {sum(weights) ** -0.5:.4f}, weighted by the noise of each"
+    ratios = [ratio for ratio, _ in values]
+    error = f" ± {stdev(ratios) / len(ratios) ** 0.5:.4f}" if len(ratios) > 1 else ""
+    return f"{mean(ratios):.4f}{error}"
 
 
 def fitted(turns: list[dict[str, dict[str, float]]]) -> Iterator[tuple[str, float, float]]:

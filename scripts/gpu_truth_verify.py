@@ -41,9 +41,7 @@ def way_of(line: str) -> int:
     """What a copy takes that does not grow with its bytes: from the kernel before it to the copy engine, and back."""
     sizes, spans = zip(*(map(int, word.split(":")) for word in line.split()[1:]), strict=True)
     way_ns = round(linear_regression(sizes, spans).intercept)
-    print(
-        f"copies of {sizes[0]:,} to {sizes[-1]:,} bytes: {spans[0]:,} to {spans[-1]:,} ns between kernels, {way_ns:,} ns of it on the way"
-    )
+    print(f"copies of {sizes[0]:,} to {sizes[-1]:,} bytes: {spans[0]:,} to {spans[-1]:,} ns, {way_ns:,} ns on the way")
     return way_ns
 
 

@@ -82,8 +82,18 @@ def measure(steps: int, one: Callable[[], None]) -> None:
             one()
             step_done()
         torch.cuda.synchronize()
+    seconds = slowest(time.perf_counter() - begun)
     if os.environ.get("RANK", "0") == "0":
-        print(f"seconds {time.perf_counter() - begun:.4f} steps {steps}", flush=True)
+        print(f"seconds {seconds:.4f} steps {steps}", flush=True)
+
+
+def slowest(seconds: float) -> float:
+    """Of all ranks: without communication each has its own pace, and a job has that of the last."""
+    if torch.distributed.is_initialized():
+        most = torch.tensor([seconds], device="cuda", dtype=torch.float64)
+        torch.distributed.all_reduce(most, torch.distributed.ReduceOp.MAX)
+        return most.item()
+    return seconds
 
 
 @contextmanager

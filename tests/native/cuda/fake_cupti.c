@@ -14,7 +14,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint8_t *buffer;
 static size_t size, used, dropped;
 static uint64_t now = 1000;
-static int enabled[64], selected, clients, flushes, configured, attached, finalized;
+static int enabled[64], selected, told, has_begun, clients, flushes, configured, attached, finalized;
 
 /* Whoever calls this while CUPTI is off would attach it again, at a moment that nobody has chosen. */
 static void must_be_attached(void)
@@ -74,6 +74,8 @@ uint64_t fake_now(void)
 void fake_set_now(uint64_t ns) { __atomic_store_n(&now, ns, __ATOMIC_RELAXED); }
 int fake_enabled(int kind) { return __atomic_load_n(&enabled[kind], __ATOMIC_ACQUIRE); }
 int fake_selected(void) { return __atomic_load_n(&selected, __ATOMIC_ACQUIRE); }
+int fake_tells_calls(void) { return __atomic_load_n(&told, __ATOMIC_ACQUIRE) || fake_enabled(5); }     /* kind RUNTIME */
+void fake_begin(void) { __atomic_store_n(&has_begun, 1, __ATOMIC_RELEASE); }
 int fake_clients(void) { return clients; }
 int fake_flushes(void) { return __atomic_load_n(&flushes, __ATOMIC_ACQUIRE); }
 int fake_attached(void) { return __atomic_load_n(&attached, __ATOMIC_ACQUIRE); }
@@ -207,18 +209,25 @@ int cuptiFinalize(void)
     return 0;
 }
 
+/* Single calls that are chosen once CUDA runs are never told of, as with CUPTI 13.0. */
+static int choose(uint8_t enable)
+{
+    int chosen = __atomic_add_fetch(&selected, enable ? 1 : -1, __ATOMIC_RELEASE);
+    if (!__atomic_load_n(&has_begun, __ATOMIC_ACQUIRE))
+        __atomic_store_n(&told, chosen > 0, __ATOMIC_RELEASE);
+    return 0;
+}
+
 int cuptiActivityEnableRuntimeApi(uint32_t cbid, uint8_t enable)
 {
     (void)cbid;
-    __atomic_add_fetch(&selected, enable ? 1 : -1, __ATOMIC_RELEASE);
-    return 0;
+    return choose(enable);
 }
 
 int cuptiActivityEnableDriverApi(uint32_t cbid, uint8_t enable)
 {
     (void)cbid;
-    __atomic_add_fetch(&selected, enable ? 1 : -1, __ATOMIC_RELEASE);
-    return 0;
+    return choose(enable);
 }
 #endif
 

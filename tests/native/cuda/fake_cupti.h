@@ -12,6 +12,8 @@ uint64_t fake_now(void);
 void fake_set_now(uint64_t ns);
 int fake_enabled(int kind);
 int fake_selected(void);                            /* API calls selected one by one */
+int fake_tells_calls(void);
+void fake_begin(void);                              /* CUDA runs from here on */
 int fake_clients(void);                             /* registrations so far */
 int fake_flushes(void);                             /* FlushAll calls so far */
 int fake_attached(void);                            /* 1 between a registration and the next finalize */

@@ -177,7 +177,7 @@ def test_waits_are_recorded_in_the_first_window_and_estimated_in_others(driver: 
 
 
 def test_where_the_device_never_waits_for_launches_all_is_recorded(driver: Path, tmp_path: Path) -> None:
-    """First without CUDA's calls, then with them; in between no step is told for a second or two."""
+    """Without CUDA's calls, of which CUPTI tells nothing if they are chosen so late; each step has its own kernels."""
     step = [
         "b backward",
         *["l 0 0 3000 compute"] * 2,
@@ -189,12 +189,10 @@ def test_where_the_device_never_waits_for_launches_all_is_recorded(driver: Path,
     ]
     play(driver, tmp_path, step * 3000, **WINDOWS | {"LOOP_COST_NS": "0", "RANKSCOPE_CUDA_SECOND_NS": "700000000"})
     how, windows = windows_of(tmp_path)
-    assert (int(how["windows"]), len(windows)) == (0, 0) and int(how["calls_begin_ns"]) > 0
+    assert (int(how["windows"]), len(windows), int(how["window_begin_ns"]) > 0) == (0, 0, True)
     rows = rows_of(tmp_path)
-    by_time = (rows["flags"] & DeviceStepFlag.BY_TIME) != 0
-    assert by_time.any() and not by_time.all() and len(rows) > 100
-    calls = rankscope.open(tmp_path).table("cuda_api").to_arrow().to_pylist()
-    assert 0 < sum(row["calls"] for row in calls) < 2 * 3000
+    assert len(rows) > 2000 and ((rows["flags"] & DeviceStepFlag.BY_TIME) != 0).all()
+    assert np.mean(rows["kernels"] == 2) > 0.95 and np.median(rows["end_ns"] - rows["begin_ns"]) > 5_000_000
 
 
 def test_all_is_recorded_where_nothing_else_is_asked_for(driver: Path, tmp_path: Path) -> None:

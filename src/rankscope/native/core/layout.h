@@ -311,7 +311,7 @@ struct rs_cuda {
     int64_t cost_ppm, cost_error_ppm;   /* how much longer the recorded ones are: median of the latest, its error */
     uint64_t spent_ns;          /* what all recording has cost this process, as far as it was measured or assumed */
     uint64_t switching_ns;      /* of it: attaching CUPTI and taking it off */
-    uint64_t calls_begin_ns;    /* from when on CUDA's calls are recorded, on CUPTI's clock; 0: from the start, or not at all */
+    uint64_t calls_begin_ns;    /* of earlier versions: from when on CUDA's calls were asked for, on CUPTI's clock; 0 */
 };
 
 enum rs_backend { RS_BACKEND_CUDA = 1, RS_BACKEND_ZE = 2, RS_BACKEND_OPENCL = 3, RS_BACKEND_HIP = 4 };

@@ -297,24 +297,6 @@ static void open_window(void)
     rs_gpu_leave();
 }
 
-/* Recording goes on until the end: what was left out so that it could pause is recorded from here on. */
-static void record_calls(void)
-{
-    rs_gpu_enter();
-    uint64_t now_ns = rs_gpu_now();
-    rs_device_steps_close();
-    rs_device_steps_open(now_ns);
-    rs_gpu_leave();
-    enum rs_cuda_api api = rs_cuda_calls_select(rs_cuda_api_asked(), 1);
-    if (api != RS_CUDA_API_NONE)
-        rs_cuda.cupti.cuptiActivityDisable(RS_CUPTI_SYNCHRONIZATION);
-    rs_gpu_enter();
-    rs_cuda.row->api = api;
-    rs_cuda.row->calls_begin_ns = now_ns;
-    has_windows = 0;
-    rs_gpu_leave();
-}
-
 static void look_for_context(uint64_t now)
 {
     if (context_seen || !rs_gpu_has_context())
@@ -361,8 +343,8 @@ static void take_turn(void)
     enum rs_turn turn = rs_windows_turn(rs_gpu_now());
     int may_pause = rs_windows_may_pause();
     rs_gpu_leave();
-    if (!atomic_load(&others) && !may_pause && is_attached)
-        record_calls();
+    if (!may_pause && is_attached)
+        has_windows = 0;        /* to the end, without calls: of those chosen once CUDA runs, CUPTI tells none (gpu_late_calls.py) */
     if (!atomic_load(&others) && turn == RS_TURN_CLOSE)
         close_window();
     else if (!atomic_load(&others) && turn == RS_TURN_OPEN)

@@ -1,6 +1,6 @@
 /* When the GPU is recorded. Listening to CUPTI costs a launch-bound job up to a quarter of its speed, so kernels are
  * recorded from the program's first steps until there is enough to answer. Where the devices hardly wait for launches, recording costs
- * nothing and goes on, with CUDA's calls; elsewhere whole steps are recorded in windows. What that costs is
+ * nothing and goes on; elsewhere whole steps are recorded in windows. What that costs is
  * measured in the job itself: steps inside a window against those outside, around it. Length and distance of windows
  * follow from it, so that all of recording stays below a hundredth of the job's time from the fifth minute on; where
  * it costs less than that anyway, the windows nearly touch. Steps, collectives and NCCL's plugin are always recorded.

@@ -57,6 +57,7 @@ static uint64_t known_from_ns;                          /* of what lies before, 
 static uint64_t given_last;                             /* the step of the activity before: the next is near it */
 static uint64_t latest_step_seen;                       /* of which an activity is known */
 static uint64_t opened_ns;                              /* recording began anew: nothing is known of steps before */
+static int has_ids;                                     /* calls are told, and not only asked for */
 static struct rs_chunk *rows;
 static uint64_t rows_written;
 static int refused;
@@ -75,7 +76,7 @@ void rs_device_steps_forget(void)
     settled = ended = states_end = host_next = lost_moments = syncs_end = latest_step_seen = rows_written = 0;
     known_from_ns = given_last = opened_ns = 0;
     waiting_used = waiting_capacity = devices_used = 0;
-    refused = 0;
+    refused = has_ids = 0;
     memset(on, 0, sizeof on);
 }
 
@@ -280,7 +281,7 @@ static void settle_on(uint32_t place, const struct step *step)
     row.sync_calls = step->sync_calls;
     if (!rs_device_walk(devices[place], begin_ns, end_ns, share, &sharing) || begin_ns <= known_from_ns)
         row.flags |= RS_DEVICE_STEP_CUT;
-    if (rs_gpu.row->api == RS_CUDA_API_NONE)
+    if (!has_ids)
         row.flags |= RS_DEVICE_STEP_BY_TIME | (rs_gpu.row->windows ? RS_DEVICE_STEP_NO_WAITS : 0);
     row.compute_ns = (float)sharing.compute_ns;
     row.hidden_ns = (float)sharing.hidden_ns;
@@ -345,10 +346,9 @@ static int place_of(uint32_t device)
 
 static void give(const struct activity *one)
 {
-    int has_calls = rs_gpu.row->api != RS_CUDA_API_NONE && one->correlation;
-    uint64_t index = one->launched_ns ? step_at_ns(one->launched_ns)
-                     : has_calls      ? step_of_id(one->correlation)
-                                      : step_at_ns(one->start_ns);
+    uint64_t index = one->launched_ns              ? step_at_ns(one->launched_ns)
+                     : has_ids && one->correlation ? step_of_id(one->correlation)
+                                                   : step_at_ns(one->start_ns);
     struct work *work = &step_at(index)->of[one->place];
     if (index > latest_step_seen)
         latest_step_seen = index;
@@ -439,6 +439,7 @@ void rs_device_steps_call(const struct rs_gpu_call *call)
     uint32_t id = call->correlation;
     if (id && (!step->first_id || (int32_t)(id - step->first_id) < 0))
         step->first_id = id;
+    has_ids |= id != 0;
     if (call->waits && call->tid == rs_loop_tid())
         add_sync((struct span){call->start_ns, call->end_ns}, step);
 }
@@ -496,6 +497,7 @@ void rs_device_steps_open(uint64_t now_ns)
         step_at(ended)->first_id = 0;
     settled = given_last = latest_step_seen = ended;
     waiting_used = 0;
+    has_ids = 0;
     opened_ns = known_from_ns = now_ns;
     for (uint32_t place = 0; place < devices_used; place++)
         on[place].begins_ns = 0;
