@@ -1,7 +1,8 @@
 """Random programs of HIP (on a stand-in of rocprofiler-sdk) and of OpenCL (on PoCL), recorded, against what they did.
 
 `.venv/bin/python benchmarks/device_sequences.py hip --count 10000` and `… opencl --count 300`; each writes its part of
-benchmarks/results/device_sequences.md. Tests do some hundreds of the same."""
+benchmarks/results/device_sequences.md. Tests do some hundreds of the same. `--first N`: other programs than those of
+the table, which stays as it is."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ OpenCL's profiled queues must be equal to the nanosecond to what the program's o
 OPENCL_KINDS = ("profiled", "hidden", "unordered", "threads")
 
 
-def hip(count: int, workers: int) -> list[str]:
+def hip(seeds: range, workers: int) -> list[str]:
     """A line for each version of the SDK's records."""
     from native.rocm import hip_runs
 
@@ -55,12 +56,14 @@ def hip(count: int, workers: int) -> list[str]:
                 return [f"{seed}: {text}" for text in wrong]
 
             lines.append(
-                told_line(f"HIP, rocprofiler-sdk {shown}", one, count // len(hip_runs.VERSIONS), workers, sums)
+                told_line(
+                    f"HIP, rocprofiler-sdk {shown}", one, seeds[: len(seeds) // len(hip_runs.VERSIONS)], workers, sums
+                )
             )
     return lines
 
 
-def opencl(count: int, workers: int) -> list[str]:
+def opencl(seeds: range, workers: int) -> list[str]:
     """A line for each kind of queue; of profiled ones device time is compared, too."""
     from native.opencl import opencl_runs
 
@@ -87,19 +90,21 @@ def opencl(count: int, workers: int) -> list[str]:
                 )
                 return wrong if same else [*wrong, f"{kind} {seed}: {recorded.works} != {told.works}"]
 
-            lines.append(told_line(f"OpenCL, PoCL, queue: {kind}", one, count // len(OPENCL_KINDS), workers, sums))
+            lines.append(
+                told_line(f"OpenCL, PoCL, queue: {kind}", one, seeds[: len(seeds) // len(OPENCL_KINDS)], workers, sums)
+            )
     return lines
 
 
-def told_line(what: str, one: object, count: int, workers: int, sums: Counter[str]) -> str:
+def told_line(what: str, one: object, seeds: range, workers: int, sums: Counter[str]) -> str:
     began = time.monotonic()
     with ThreadPoolExecutor(workers) as pool:
-        wrong = [text for found in pool.map(one, range(count)) for text in found]  # type: ignore[arg-type]
+        wrong = [text for found in pool.map(one, seeds) for text in found]  # type: ignore[arg-type]
     for text in wrong[:20]:
         print(text, file=sys.stderr)
     took_s = time.monotonic() - began
     done = f"{sums['calls']:,} | {sums['work']:,} | {sums['ns'] / 1e9:.3f}"
-    return f"| {what} | {count:,} | {done} | {len(wrong)} | {took_s:.0f} |"
+    return f"| {what} | {len(seeds):,} | {done} | {len(wrong)} | {took_s:.0f} |"
 
 
 def main() -> int:
@@ -107,9 +112,12 @@ def main() -> int:
     parser.add_argument("what", choices=("hip", "opencl"))
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--first", type=int, help="the first seed; the table is then left as it is")
     options = parser.parse_args()
-    lines = hip(options.count, options.workers) if options.what == "hip" else opencl(options.count, options.workers)
-    write(options.what, lines)
+    seeds = range(options.first or 0, (options.first or 0) + options.count)
+    lines = hip(seeds, options.workers) if options.what == "hip" else opencl(seeds, options.workers)
+    if options.first is None:
+        write(options.what, lines)
     print("\n".join(lines))
     return int(any(line.split("|")[6].strip() != "0" for line in lines))
 

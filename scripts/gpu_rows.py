@@ -27,6 +27,7 @@ class Row:
     max_ns: float
     bytes: int
     errors: int
+    kind: str
 
     @property
     def path(self) -> list[str]:
@@ -69,7 +70,8 @@ def _rows(columns: Any) -> Iterator[Row]:
     numbers = [
         columns[name].tolist() for name in ("thread", "calls", "total_ns", "min_ns", "max_ns", "bytes", "errors")
     ]
-    for row in zip(*map(words, ("layer", "name", "group", "within")), *numbers, strict=True):
+    named = map(words, ("layer", "name", "group", "within"))
+    for row in zip(*named, *numbers, words("kind"), strict=True):
         yield Row(*row)
 
 

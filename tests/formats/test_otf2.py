@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from importlib import import_module, util
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from formats.test_thapi import events
 from rankscope.api.load import summed
-from rankscope.formats import otf2
+from rankscope.formats import otf2, otf2_events
 from rankscope.formats.source import Source
 from rankscope.model.records import BadFile
 
@@ -58,3 +60,30 @@ def test_what_the_library_refuses_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match=r"OTF2's (?:own )?library") as told:
         list(otf2.read(Source(path)))
     assert "\n" not in str(told.value)
+
+
+def test_a_trace_that_does_not_say_when_it_began(capsys: pytest.CaptureFixture[str]) -> None:
+    """As Score-P before 8 writes it: OTF2's number for what is not known."""
+    clock = SimpleNamespace(timer_resolution=10**9, global_offset=7, realtime_timestamp=2**64 - 1)
+    trace = SimpleNamespace(definitions=SimpleNamespace(clock_properties=clock, locations=[], regions=[]))
+    otf2_events.define(trace)
+    told = capsys.readouterr().out
+    assert json.loads(told) == ["clock", 10**9, 7, 0]
+    found = otf2.Otf2Trace(Source(Path("traces.otf2")))
+    lines = [["location", 0, "thread", "CPU_THREAD", 0, "MPI Rank 1", "h"], ["region", 3, "MPI_Send", "MPI"]]
+    for line in (told, *map(json.dumps, [*lines, ["E", 0, 107, 3], ["B", 0, 64], ["L", 0, 117, 3]])):
+        found.take(line)
+    (reading,) = found.readings()
+    assert events(reading) == [("mpi", "MPI_Send", 100, 110, 0)] and reading.facts.rank == 1
+    assert [note.text for note in reading.notes] == [
+        "times do not count from 1970: the trace does not say when it began"
+    ]
+
+
+def test_calls_outside_of_any_clock_are_said() -> None:
+    found = otf2.Otf2Trace(Source(Path("traces.otf2")))
+    lines = [["clock", 1, 0, 2**63], ["location", 0, "thread", "CPU_THREAD", 0, "p", "h"]]
+    for line in [*lines, ["E", 0, 1, 3], ["L", 0, 2, 3]]:
+        found.take(json.dumps(line))
+    with pytest.raises(BadFile, match="1 calls lie outside of any clock"):
+        list(found.readings())

@@ -151,6 +151,23 @@ def test_schema_4_has_times_and_tracks_in_tables_of_their_own(database: Path) ->
     assert told["gpu", "add(float*)", "GPU 1 stream 2"].total_ns == 300
 
 
+@pytest.mark.parametrize("database", [ROCPD], indirect=True)
+def test_schema_4_1_has_categories_in_a_table_of_their_own_and_rows_of_no_table_are_counted(database: Path) -> None:
+    with sqlite3.connect(database) as connection:
+        connection.executescript("""
+            CREATE TABLE rocpd_info_category_00ab12 (id INTEGER, guid TEXT, name TEXT);
+            INSERT INTO rocpd_info_category_00ab12 VALUES (1, '', 'HIP_RUNTIME_API'), (2, '', 'MARKER_CORE_API');
+            UPDATE rocpd_event_00ab12 SET category_id = 1;
+            UPDATE rocpd_string_00ab12 SET string = 'launch' WHERE string = 'hipLaunchKernel';
+            CREATE TABLE rocpd_sample_00ab12 (id INTEGER, track_id INTEGER, timestamp BIGINT);
+            INSERT INTO rocpd_sample_00ab12 VALUES (1, 1, 5), (2, 1, 6);
+        """)
+    connection.close()
+    found = list(rocpd.read(Source(database)))
+    assert tallies("rocpd", found)["hip_api", "launch", ""].calls == 1  # by its category, not by its name
+    assert "rocpd_sample: 2 rows, in no table" in [note.text for one in found for note in one.notes]
+
+
 @pytest.mark.parametrize("database", [RPD], indirect=True)
 def test_rocm_profile_data(database: Path) -> None:
     told = tallies("rocpd", list(rocpd.read(Source(database))))

@@ -20,7 +20,7 @@ SKIPPED = 77  # what the scripts say where there is no GPU
     ("script", "reader"),
     [
         ("gpu_check", "gpu_verify.py"),
-        ("gpu_neighbours", "gpu_neighbours_verify.py"),
+        pytest.param("gpu_neighbours", "gpu_neighbours_verify.py", marks=pytest.mark.slow),
         pytest.param("gpu_cost", "gpu_cost_report.py", marks=pytest.mark.slow),
     ],
 )

@@ -46,7 +46,7 @@ def row(layer: str, name: str, calls: int, group: str = "", within: str = "", th
     from gpu_rows import Row
 
     each = more.pop("each_ns", 1000)
-    made = Row(layer, name, group, within, thread, calls, calls * each, each, each, 0, 0)
+    made = Row(layer, name, group, within, thread, calls, calls * each, each, each, 0, 0, "call")
     return replace(made, **more)
 
 

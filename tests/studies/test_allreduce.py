@@ -236,6 +236,9 @@ def test_document_000_with_a_device_and_every_backend(tmp_path: Path, monkeypatc
     for part in ("host", "device", "copied", "sent"):
         (row,) = tables[part].rows
         assert len(row) == 1 + 3 * len(names) and None not in row and 0 not in row, part
+    for part in ("device", "copied"):  # each program makes the same copies, and waits for them
+        (row,) = tables[part].rows
+        assert len(set(row[2::3])) == 1 and len(set(row[3::3])) == 1, row
     for row in rows(tables["counts"]):
         is_device = row["part"] == "Device profiling"
         empty = {name for name, value in row.items() if value is None}

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from .recorder import group_identity
 from .wrapping import hide_our_frame
 
 # function of horovod.torch.mpi_ops: the operation
@@ -79,18 +80,10 @@ def _number(recorder: Any, module: Any, members: Any) -> int:
     if number is None:
         ranks = key[1] or tuple(range(module.size()))
         shown = "Horovod" if not members.process_set_id else f"Horovod process set {members.process_set_id}"
-        identity = _hash(f"horovod/{members.process_set_id}/{','.join(map(str, ranks))}")
+        identity = group_identity(f"horovod/{members.process_set_id}/{','.join(map(str, ranks))}")
         rank = members.rank() if members.process_set_id else module.rank()
         number = _sets[key] = recorder.rankscope_process_set(shown.encode(), identity, len(ranks), rank)
     return number
-
-
-def _hash(text: str) -> int:
-    """FNV-1a: the same on every rank, which Python's own is not."""
-    value = 0xCBF29CE484222325
-    for octet in text.encode():
-        value = (value ^ octet) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
-    return value
 
 
 def _issuing(recorder: Any, module: Any, original: Any, operation: str) -> Any:

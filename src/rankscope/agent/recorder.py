@@ -73,3 +73,11 @@ def watch_garbage(recorder: Any) -> None:
 
     collecting.by_rankscope = True  # type: ignore[attr-defined]
     gc.callbacks.append(collecting)
+
+
+def group_identity(text: str) -> int:
+    """What all ranks recognise a group by: FNV-1a, for Python's own hash differs between processes."""
+    value = 0xCBF29CE484222325
+    for octet in text.encode():
+        value = (value ^ octet) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return value

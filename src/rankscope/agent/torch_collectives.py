@@ -9,7 +9,7 @@ from functools import wraps
 from typing import Any
 
 from . import observer, torch_messages
-from .recorder import FINALIZE
+from .recorder import FINALIZE, group_identity
 from .wrapping import hide_our_frame, timed_by_marks
 
 # As torch's own ranges name them, for where the ranges are not seen.
@@ -212,7 +212,7 @@ def number_of(recorder: Any, c10d: Any, group: Any) -> int:
         ranks = c10d.get_process_group_ranks(group)
         described = getattr(group, "group_desc", "")
         shown = described if described not in UNDESCRIBED else f"group {name}"
-        identity = _hash(f"{name}/{','.join(map(str, ranks))}")
+        identity = group_identity(f"{name}/{','.join(map(str, ranks))}")
         number = recorder.rankscope_group(shown.encode(), identity, len(ranks), group.rank(), 0)
         _numbers[name] = number
         compiled = observer.compiled()
@@ -229,14 +229,6 @@ def root_of(method: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> i
         return int(named["root"])
     options = named.get("opts", arguments[-1] if len(arguments) > 1 else 0)
     return int(getattr(options, "rootRank", options if isinstance(options, int) else 0))
-
-
-def _hash(text: str) -> int:
-    """FNV-1a: the same on every rank, which Python's own is not."""
-    value = 0xCBF29CE484222325
-    for octet in text.encode():
-        value = (value ^ octet) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
-    return value
 
 
 def _tell_group(recorder: Any, c10d: Any, compiled: Any, method: str) -> None:

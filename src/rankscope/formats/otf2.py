@@ -131,7 +131,9 @@ class Otf2Trace:
     def readings(self) -> Iterator[Reading]:
         active = [process for process in self.processes.values() if len(process.events)]
         if not active:
-            raise self.source.bad("has no call, range or kernel in it")
+            refused = sum(process.events.refused for process in self.processes.values())
+            said = f": {refused} calls lie outside of any clock" if refused else ""
+            raise self.source.bad(f"has no call, range or kernel in it{said}")
         for place, process in enumerate(active):
             reading = Reading(process.facts, tallies=process.functions.tallies() if process.functions else [])
             reading.notes = [*process.events.notes(self.source), *([] if place else self._notes())]

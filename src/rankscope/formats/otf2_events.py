@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Any
 
 MISSING = 3  # how it ends where there is no otf2
+UNDEFINED = 2**64 - 1  # as OTF2 writes what a trace does not say
 
 
 def main() -> int:
@@ -33,7 +34,8 @@ def put(*values: Any) -> None:
 
 def define(trace: Any) -> None:
     clock = trace.definitions.clock_properties
-    put("clock", clock.timer_resolution, clock.global_offset, getattr(clock, "realtime_timestamp", None) or 0)
+    began_ns = getattr(clock, "realtime_timestamp", None) or 0
+    put("clock", clock.timer_resolution, clock.global_offset, 0 if began_ns == UNDEFINED else began_ns)
     for location in trace.definitions.locations:
         group, node = location.group, location.group.system_tree_parent
         kind = str(location.type).rpartition(".")[2]

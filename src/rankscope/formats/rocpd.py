@@ -21,6 +21,7 @@ BATCH_ROWS = 50_000
 LETTERS = 4096
 MOST_WORDS = 2_000_000
 COPIES = {"HOST_TO_DEVICE": "HtoD", "DEVICE_TO_HOST": "DtoH", "DEVICE_TO_DEVICE": "DtoD", "HOST_TO_HOST": "HtoH"}
+OTHER_ROWS = ("rocpd_memory_allocate", "rocpd_sample", "rocpd_pmc_event")  # that no table of ours has
 OLD_COPIES = ("CopyHostToDevice", "CopyDeviceToHost", "CopyDeviceToDevice")
 Row = tuple[Any, ...]
 
@@ -38,6 +39,7 @@ class Database:
     suffix: str
     tables: Mapping[str, tuple[str, frozenset[str]]]  # by name without the suffix: full name, columns
     strings: dict[int, str] = field(default_factory=dict)
+    categories: dict[int, str] = field(default_factory=dict)  # from schema 4.1 on in a table of their own
 
     def has(self, table: str, *columns: str) -> bool:
         return table in self.tables and set(columns) <= self.tables[table][1]
@@ -56,6 +58,10 @@ class Database:
 
     def string(self, number: Any) -> str:
         return self.strings.get(number, "") if isinstance(number, int) else ""
+
+    def category(self, number: Any) -> str:
+        words = self.categories if "rocpd_info_category" in self.tables else self.strings
+        return words.get(number, "") if isinstance(number, int) else ""
 
 
 @dataclass(slots=True)
@@ -83,6 +89,7 @@ def _readings(source: Source, connection: sqlite3.Connection) -> Iterator[Readin
         processes: dict[Any, RocpdProcess] = {}
         unread = [*_kernels(source, database, processes), *_copies(source, database, processes)]
         unread += [*_regions(source, database, processes), *_old(source, database, processes)]
+        unread += _others(source, database)
         active = [process for process in processes.values() if len(process.events)]
         for place, process in enumerate(active):
             any_table = True
@@ -124,6 +131,11 @@ def _take_strings(source: Source, database: Database) -> None:
             database.strings[number] = str(word)
         if len(database.strings) > MOST_WORDS:
             raise source.bad(f"more than {MOST_WORDS} strings: not a database of rocpd")
+    if database.has("rocpd_info_category", "id", "name"):
+        table = database.named("rocpd_info_category")
+        for number, word in database.rows(f"SELECT id, substr(name, 1, {LETTERS}) FROM {table} LIMIT {MOST_WORDS}"):
+            if isinstance(number, int):
+                database.categories[number] = str(word)
 
 
 # ---------------------------------------------------------------- who
@@ -285,10 +297,21 @@ def _regions(source: Source, database: Database, processes: dict[Any, RocpdProce
     left_out = 0
     sql = _select(database, table, database.column(table, "name_id"))
     for pid, tid, start, end, stack, category, _, _, name in database.rows(sql):
-        kind, word = database.string(category).upper(), database.string(name)
+        kind, word = database.category(category).upper(), database.string(name)
         layer = next((layer for known, layer in DOMAINS.items() if known in kind), "") or _by_name(word)
         left_out += not _add(source, database, processes, pid, layer, word, start, end, "", tid, None, stack)
     return _left_out(source, table, left_out)
+
+
+def _others(source: Source, database: Database) -> list[Note]:
+    """Rows that no table has: allocations, samples, counters."""
+    counts = {}
+    for table in OTHER_ROWS:
+        if table in database.tables:
+            (counts[table],) = next(database.rows(f"SELECT count(*) FROM {database.named(table)}"))
+    return [
+        Note(f"{table}: {number} rows, in no table", where=str(source)) for table, number in counts.items() if number
+    ]
 
 
 def _by_name(name: str) -> str:

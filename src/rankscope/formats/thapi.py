@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -62,17 +63,36 @@ BACKENDS = dict(
     )
 )
 DAY_NS = 86_400 * 10**9
-GOOD = ("CUDA_SUCCESS", "cudaSuccess", "hipSuccess", "ZE_RESULT_SUCCESS", "CL_SUCCESS", "MPI_SUCCESS", "0")
+GOOD = re.compile(r"0|\w{0,40}(?:_SUCCESS|[a-z]Success)")
 RESULT = re.compile(r"(?:cuResult|cudaResult|hipResult|zeResult|errcode_ret_val|mpiResult) ?[:=] ?(-?\w{1,60})")
-# which argument of a call is the handle of a kernel, and which calls give one to a name
-FUNCTION_NAMED = ("cuModuleGetFunction", "cuLibraryGetKernel", "hipModuleGetFunction")
+# which argument of a call is the handle of a kernel; which calls give one to a name: its members at entry and at exit
 KERNEL_OF = {
     "clEnqueueNDRangeKernel": "kernel",
     **dict.fromkeys(
         ("cuLaunchKernel", "cuLaunchKernel_ptsz", "cuLaunchCooperativeKernel", "hipModuleLaunchKernel"), "f"
     ),
-    **dict.fromkeys(FUNCTION_NAMED, ""),
+    **dict.fromkeys(
+        (
+            "zeCommandListAppendLaunchKernel",
+            "zeCommandListAppendLaunchCooperativeKernel",
+            "zeCommandListAppendLaunchKernelIndirect",
+        ),
+        "hKernel",
+    ),
 }
+FUNCTION_NAMED = {
+    **dict.fromkeys(("cuModuleGetFunction", "cuLibraryGetKernel", "hipModuleGetFunction"), ("name_val", "hfunc_val")),
+    "zeKernelCreate": ("desc__pKernelName_val", "phKernel_val"),
+}
+# calls that move memory, and where their bytes stand; cudaMemcpy calls one of the driver, which is in the trace too
+MOVING = re.compile(r"cuMemcpy|hipMemcpy|clEnqueue|zeCommandListAppendMemory")
+MOVED = ("ByteCount", "sizeBytes", "size")
+SHAPE = ("WidthInBytes", "Height", "Depth")
+OMPT_BYTES = re.compile(r"\bbytes ?[:=] ?(\d{1,18})\b")
+TIMER = re.compile(r"\btimerResolution ?[:=] ?(\d{1,18})\b")
+TIMER_BITS = re.compile(r"\bkernelTimestampValidBits ?[:=] ?(\d{1,2})\b")
+PER_SECOND = re.compile(r"DEVICE_PROPERTIES_1_2")  # these give ticks a second, others nanoseconds a tick
+STATUS_FAILED = re.compile(r"_status ?[:=] ?-\d")
 OMPT_KIND = re.compile(r"(?:kind|optype) ?[:=] ?\(?\"? ?ompt_(?:target_data_)?(\w{1,60})")
 WHOLE = re.compile(r"-?\d{1,19}")
 MOST_PROCESSES = 100_000
@@ -94,6 +114,7 @@ class Call:
     thread: int
     events: list[str] = field(default_factory=list)  # profiling events that the call has asked for
     kernel: str = ""  # that it launches, or that it gives a handle to
+    moved_bytes: int | None = None
 
 
 @dataclass(slots=True)
@@ -103,6 +124,15 @@ class Device:
     name: str
     start_ns: int
     thread: int
+    is_timed: bool = False  # work of a command list may be done, and timed, several times
+
+
+@dataclass(slots=True)
+class Timed:
+    """What a profiling event says: how long, and whether that is an error's."""
+
+    length_ns: int
+    failed: bool = False
 
 
 @dataclass(slots=True)
@@ -114,10 +144,17 @@ class ThapiProcess:
     tallies: list[Tally] = field(default_factory=list)
     open: dict[int, list[Call]] = field(default_factory=dict)  # by thread
     launched: dict[str, Device] = field(default_factory=dict)  # by profiling event
-    early: dict[str, int] = field(default_factory=dict)  # lengths that came before their call's end
+    early: dict[str, Timed | None] = field(default_factory=dict)  # came before their call's end; None: in ticks
+    last: dict[int, Call] = field(default_factory=dict)  # by thread: the call that ended last
     kernels: dict[str, str] = field(default_factory=dict)  # names by handle
+    tick_ns: set[float] = field(default_factory=set)  # of its devices
+    tick_bits: int = 64
+    tasks: dict[tuple[int, str], list[tuple[str, int]]] = field(default_factory=dict)  # ITT's: by thread and domain
+    marks: dict[str, str] = field(default_factory=dict)  # ITT's events: names by number
     lone_exits: int = 0
     unit_less: int = 0  # times of devices in ticks
+    unended: int = 0  # tasks of ITT
+    untimed: int = 0  # launches whose events were used again before they had times
 
 
 class ThapiText:
@@ -183,6 +220,10 @@ class ThapiText:
         layer = PROVIDERS.get(backend, backend or "thapi")
         if part == "profiling":
             return self._profiling(process, tid, event, payload)
+        if layer == Layer.NVTX:
+            return self._itt(process, event, at_ns, tid, payload)
+        if part == "properties":
+            return self._properties(process, event, payload)
         if part == "arguments" and event == "kernel_info":
             members = dict(MEMBER.findall(payload))
             if len(process.kernels) < MOST_OPEN:
@@ -200,10 +241,12 @@ class ThapiText:
         stack = process.open.setdefault(call.thread, [])
         if len(stack) > MOST_OPEN // 100 or len(process.open) > MOST_OPEN:
             raise self.source.bad("calls that never end: not a trace of THAPI")
-        members = dict(MEMBER.findall(payload)) if call.name in KERNEL_OF else {}
-        call.kernel = process.kernels.get(members.get(KERNEL_OF.get(call.name, ""), ""), "")
-        if call.name in FUNCTION_NAMED:
-            call.kernel = members.get("name_val", "").strip('"')
+        if call.name in KERNEL_OF:
+            call.kernel = process.kernels.get(dict(MEMBER.findall(payload)).get(KERNEL_OF[call.name], ""), "")
+        elif call.name in FUNCTION_NAMED:
+            call.kernel = dict(MEMBER.findall(payload)).get(FUNCTION_NAMED[call.name][0], "").strip('"')
+        elif MOVING.match(call.name):
+            call.moved_bytes = _moved(dict(MEMBER.findall(payload)))
         stack.append(call)
         return True
 
@@ -212,7 +255,9 @@ class ThapiText:
         kind = OMPT_KIND.search(payload)
         name = f"{event}:{kind[1]}" if kind else event
         if "ompt_scope_begin" in payload:
-            return self._enter(process, Call(layer, name, at_ns, tid), "")
+            moved = OMPT_BYTES.search(payload) if "data_op" in event else None
+            call = Call(layer, name, at_ns, tid, moved_bytes=int(moved[1]) if moved else None)
+            return self._enter(process, call, "")
         return self._leave(process, layer, name, at_ns, tid, "")
 
     def _leave(self, process: ThapiProcess, layer: str, name: str, at_ns: int, tid: int, payload: str) -> bool:
@@ -224,45 +269,114 @@ class ThapiText:
         call = stack[place]
         del stack[place:]  # what was begun inside of it and has not ended never will
         result = RESULT.search(payload)
-        failed = result is not None and result[1] not in GOOD
+        failed = result is not None and GOOD.fullmatch(result[1]) is None
         process.events.add(layer, name, call.start_ns, at_ns, "", tid, failed=failed)
+        if call.moved_bytes is not None and not failed:
+            self._traffic(process, name, call.moved_bytes)
         if name in FUNCTION_NAMED and call.kernel and len(process.kernels) < MOST_OPEN:
-            process.kernels[dict(MEMBER.findall(payload)).get("hfunc_val", "")] = call.kernel
+            process.kernels[dict(MEMBER.findall(payload)).get(FUNCTION_NAMED[name][1], "")] = call.kernel
         for event in call.events:
             self._launched(process, event, Device(call.kernel or name, call.start_ns, tid))
+        if len(process.last) < MOST_OPEN:
+            process.last[tid] = call
         return True
 
     def _launched(self, process: ThapiProcess, event: str, device: Device) -> None:
         if event in process.early:
-            self._on_device(process, device, process.early.pop(event))
-        elif len(process.launched) < MOST_OPEN:
+            timed = process.early.pop(event)
+            device.is_timed = True
+            if timed is not None:
+                self._on_device(process, device, timed)
+        if len(process.launched) < MOST_OPEN:
             process.launched[event] = device
+
+    def _forget(self, process: ThapiProcess, event: str) -> None:
+        """A profiling event that is used again."""
+        before = process.launched.pop(event, None)
+        process.untimed += before is not None and not before.is_timed
 
     def _profiling(self, process: ThapiProcess, tid: int, event: str, payload: str) -> bool:
         """A call asks for the times of what it launches; they come later, or before it has ended."""
         members = dict(MEMBER.findall(payload))
         handle = members.get("hStart") or members.get("hEvent") or members.get("event") or ""
         if event == "event_profiling":
-            stack = process.open.get(tid)
-            if not stack:
-                return False
-            stack[-1].events.append(handle)
-            return True
+            self._forget(process, handle)
+            stack, last = process.open.get(tid), process.last.get(tid)
+            if stack:
+                stack[-1].events.append(handle)
+            elif last is not None:  # told after the call
+                self._launched(process, handle, Device(last.kernel or last.name, last.start_ns, tid))
+            return bool(stack) or last is not None
         if event != "event_profiling_results":
             return False
-        length_ns = _length(members)
-        if length_ns is None:
-            process.unit_less += 1
-            process.launched.pop(handle, None)
-        elif handle in process.launched:
-            self._on_device(process, process.launched.pop(handle), length_ns)
+        length_ns = _length(members, process)
+        process.unit_less += length_ns is None
+        timed = None if length_ns is None else Timed(length_ns, STATUS_FAILED.search(payload) is not None)
+        if handle in process.launched:
+            process.launched[handle].is_timed = True
+            if timed is not None:
+                self._on_device(process, process.launched[handle], timed)
         elif len(process.early) < MOST_OPEN:
-            process.early[handle] = length_ns
+            process.early[handle] = timed
         return True
 
-    def _on_device(self, process: ThapiProcess, device: Device, length_ns: int) -> None:
+    def _on_device(self, process: ThapiProcess, device: Device, timed: Timed) -> None:
         """The trace has lengths on the device's clock only: as THAPI does, they begin with the call."""
-        process.events.add(Layer.GPU, device.name, device.start_ns, device.start_ns + length_ns, "0/?", device.thread)
+        end_ns = device.start_ns + (0 if timed.failed else timed.length_ns)
+        process.events.add(Layer.GPU, device.name, device.start_ns, end_ns, "0/?", device.thread, failed=timed.failed)
+
+    def _properties(self, process: ThapiProcess, event: str, payload: str) -> bool:
+        """How long a tick of a device is, and of how many bits its times are."""
+        timer, bits = TIMER.search(payload), TIMER_BITS.search(payload)
+        if event not in ("device", "subdevice") or timer is None or int(timer[1]) == 0:
+            return False
+        number = int(timer[1])
+        process.tick_ns.add(1e9 / number if PER_SECOND.search(payload) else float(number))
+        process.tick_bits = min(process.tick_bits, int(bits[1]) if bits and int(bits[1]) else 64)
+        return True
+
+    def _itt(self, process: ThapiProcess, event: str, at_ns: int, tid: int, payload: str) -> bool:
+        """Ranges of the program: tasks lie inside each other in a domain, events by their number."""
+        members = {key: value.strip('"') for key, value in MEMBER.findall(payload)}
+        if event == "__itt_event_create":
+            if len(process.marks) < MOST_OPEN:
+                process.marks[members.get("ittResult", "")] = members.get("name_val", "")
+            return True
+        number = members.get("event", "")
+        if event in ("__itt_task_begin", "__itt_event_start"):
+            of, name = (
+                members.get("domain", ""),
+                f"{members.get('domain__nameA_val', '')}:{members.get('name__strA_val', '')}",
+            )
+            if event == "__itt_event_start":
+                of, name = f"event {number}", process.marks.get(number, f"event {number}")
+            begun = process.tasks.setdefault((tid, of), [])
+            if len(begun) > MOST_OPEN // 100 or len(process.tasks) > MOST_OPEN:
+                raise self.source.bad("ranges that never end: not a trace of THAPI")
+            begun.append((name, at_ns))
+            return True
+        if event in ("__itt_task_end", "__itt_event_end"):
+            of = members.get("domain", "") if event == "__itt_task_end" else f"event {number}"
+            begun = process.tasks.get((tid, of), [])
+            if not begun:
+                process.lone_exits += 1
+                return True
+            name, start_ns = begun.pop()
+            process.events.add(Layer.NVTX, name, start_ns, at_ns, "", tid, user_range=True)
+            return True
+        return False
+
+    def _end_marks(self, process: ThapiProcess) -> int:
+        """Events of ITT need no end: then they are marks. Tasks that have none are left out; their number."""
+        unended = 0
+        for (tid, of), begun in process.tasks.items():
+            for name, at_ns in begun:
+                if of.startswith("event "):
+                    process.events.add(Layer.NVTX, name, at_ns, at_ns, "", tid, user_range=True)
+                else:
+                    unended += 1
+            begun.clear()
+        return unended
 
     # ------------------------------------------------------------ intervals and sums
     def _interval(self, kind: str, text: str) -> bool:
@@ -312,13 +426,18 @@ class ThapiText:
 
     # ------------------------------------------------------------ all of it
     def readings(self) -> Iterator[Reading]:
+        for process in self.processes.values():
+            process.unended = self._end_marks(process)
         active = [process for process in self.processes.values() if len(process.events) or process.tallies]
         if not active:
             raise self.source.bad("holds no call, kernel or sum of THAPI")
+        # processes of which no table has anything are told of, too
+        others = (process for process in self.processes.values() if not (len(process.events) or process.tallies))
+        silent = [note for process in others for note in self._notes(process)]
         for place, process in enumerate(active):
             blocks = process.events.blocks()
             reading = Reading(process.facts, tallies=process.tallies, event_columns=next(blocks, {}))
-            reading.notes = [*self._notes(process), *([] if place else self._about_file())]
+            reading.notes = [*self._notes(process), *([] if place else [*silent, *self._about_file()])]
             yield reading
             for block in blocks:
                 yield Reading(process.facts, continues=True, event_columns=block)
@@ -326,10 +445,11 @@ class ThapiText:
     def _notes(self, process: ThapiProcess) -> list[Note]:
         notes, where = process.events.notes(self.source), str(self.source)
         counts = {
-            "calls had begun and not ended: left out": sum(len(stack) for stack in process.open.values()),
+            "calls or ranges had begun and not ended: left out": sum(map(len, process.open.values())) + process.unended,
             "ends of calls without a beginning: left out": process.lone_exits,
             "activities of the device have times in ticks of an unknown length: left out": process.unit_less,
-            "launches on the device whose times never came: left out": len(process.launched),
+            "launches on the device whose times never came: left out": process.untimed
+            + sum(not device.is_timed for device in process.launched.values()),
             "times of the device without a launch: left out": len(process.early),
         }
         of = f"process {process.facts.pid}"
@@ -343,7 +463,16 @@ class ThapiText:
         return notes
 
 
-def _length(members: dict[str, str]) -> int | None:
+def _moved(members: dict[str, str]) -> int | None:
+    """Bytes that a call moves, of one with a shape the volume."""
+    for name in MOVED:
+        if re.fullmatch(r"\d{1,18}", members.get(name, "")):
+            return int(members[name])
+    sides = [int(members[name]) for name in SHAPE if re.fullmatch(r"\d{1,18}", members.get(name, ""))]
+    return min(math.prod(sides), 2**63 - 1) if "WidthInBytes" in members and sides else None
+
+
+def _length(members: dict[str, str], process: ThapiProcess) -> int | None:
     """Of work on a device, in ns; None where the trace has it in ticks of the device."""
     if "milliseconds" in members:
         text = members["milliseconds"].strip()
@@ -352,6 +481,10 @@ def _length(members: dict[str, str]) -> int | None:
         start, end = members["start"].strip(), members["end"].strip()
         if re.fullmatch(r"\d{1,19}", start) and re.fullmatch(r"\d{1,19}", end) and int(end) >= int(start):
             return int(end) - int(start)
+    start, end = members.get("globalStart", "").strip(), members.get("globalEnd", "").strip()
+    if len(process.tick_ns) == 1 and re.fullmatch(r"\d{1,20}", start) and re.fullmatch(r"\d{1,20}", end):
+        (tick_ns,) = process.tick_ns
+        return round((int(end) - int(start) & (1 << process.tick_bits) - 1) * tick_ns)
     return None
 
 

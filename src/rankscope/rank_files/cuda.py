@@ -227,7 +227,7 @@ def cuda_notes(how: Rows, devices: Rows, word: Callable[[int], str], where: str)
                 notes.append(Note(f"{row[field]} {text}", Severity.WARNING, where))
         if row["calls_begin_ns"]:
             late_s = (int(row["calls_begin_ns"]) - int(row["started_ns"])) / 1e9
-            text = f"GPU work later than {late_s:.1f} s after CUDA's start may be in the wrong step (an earlier recorder)"
+            text = f"GPU work later than {late_s:.1f} s after CUDA's start may be in a wrong step (old recorder)"
             notes.append(Note(text, Severity.NOTE, where))
         if row["instants"]:
             notes.append(Note(f"{row['instants']} GPU activities have equal start and end", Severity.NOTE, where))

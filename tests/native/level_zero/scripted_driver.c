@@ -19,7 +19,7 @@
 #define NEVER UINT64_MAX
 
 struct device { uint32_t ns_per_tick, bits, tiles, tile, is_tile; struct device *part[2]; char name[32]; };
-struct stream { struct device *device; atomic_uint_least64_t free_at; };    /* ticks, of all 64 bits */
+struct stream { struct device *device; atomic_uint_least64_t free_at; int is_synchronous; };    /* ticks, of all 64 bits */
 struct event { atomic_uint_least64_t start, end; struct device *device; };
 struct pool { uint32_t flags; };
 struct kernel { char name[64]; uint64_t ticks; };
@@ -104,6 +104,8 @@ static ze_result_t append(ze_command_list_handle_t handle, struct command comman
         return ZE_RESULT_ERROR_INVALID_ARGUMENT;
     if (list->stream) {
         run(list->stream, &command);
+        if (list->stream->is_synchronous)
+            wait_until(list->stream->device, atomic_load(&list->stream->free_at));
         return ZE_RESULT_SUCCESS;
     }
     if (list->used == list->capacity) {
@@ -222,18 +224,19 @@ static ze_result_t ZE_APICALL context_destroy(ze_context_handle_t context)
 
 /* --- queues, lists, fences --- */
 
-static struct stream *new_stream(ze_device_handle_t device)
+static struct stream *new_stream(ze_device_handle_t device, const ze_command_queue_desc_t *desc)
 {
     struct stream *stream = one(sizeof *stream);
     stream->device = (struct device *)device;
+    stream->is_synchronous = desc && desc->mode == ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS;
     return stream;
 }
 
 static ze_result_t ZE_APICALL queue_create(ze_context_handle_t context, ze_device_handle_t device,
                                            const ze_command_queue_desc_t *desc, ze_command_queue_handle_t *queue)
 {
-    (void)context, (void)desc;
-    *queue = (ze_command_queue_handle_t)new_stream(device);
+    (void)context;
+    *queue = (ze_command_queue_handle_t)new_stream(device, desc);
     return ZE_RESULT_SUCCESS;
 }
 
@@ -257,6 +260,8 @@ static ze_result_t ZE_APICALL queue_execute(ze_command_queue_handle_t queue, uin
         ((struct fence *)fence)->device = stream->device;
         atomic_store(&((struct fence *)fence)->end, atomic_load(&stream->free_at));
     }
+    if (stream->is_synchronous)
+        wait_until(stream->device, atomic_load(&stream->free_at));
     return ZE_RESULT_SUCCESS;
 }
 
@@ -282,9 +287,8 @@ static ze_result_t ZE_APICALL list_create(ze_context_handle_t context, ze_device
 static ze_result_t ZE_APICALL list_create_immediate(ze_context_handle_t context, ze_device_handle_t device,
                                                     const ze_command_queue_desc_t *desc, ze_command_list_handle_t *list)
 {
-    (void)desc;
     list_create(context, device, NULL, list);
-    ((struct list *)*list)->stream = new_stream(device);
+    ((struct list *)*list)->stream = new_stream(device, desc);
     return ZE_RESULT_SUCCESS;
 }
 

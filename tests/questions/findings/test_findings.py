@@ -130,6 +130,15 @@ def test_without_matched_collectives_all_that_blocks_is_named(tmp_path: Path) ->
     assert "all ranks recorded" in one.action and one.saved_ns == pytest.approx(40 * 4 * MS, rel=0.05)
 
 
+@pytest.mark.parametrize(("world", "said"), [(1, "there is no other rank to wait for"), (2, "all ranks recorded")])
+def test_a_job_of_one_rank_is_not_asked_for_more_of_them(world: int, said: str, tmp_path: Path) -> None:
+    made = rank(0, world)
+    calls = [("MPI_Allreduce", 1 << 20, 1_000.0 + 10 * at + 6, 1_010.0 + 10 * at) for at in range(40)]
+    log(made, [("MPI_Bcast", 100, 999.0, 1_000.0), *calls])
+    one = only(exposed_communication(opened(tmp_path, made)))
+    assert one.title.startswith("The rank is blocked in communication for at least 4 ms") and said in one.action
+
+
 def test_savings_are_shares_of_the_steps_and_of_the_run(tmp_path: Path) -> None:
     """A trial of a few steps has a long start: what counts for a longer job is the share of its steps."""
     [row] = findings(pattern(tmp_path, [(1 << 20, 6.0, 4.0)])).rows

@@ -290,14 +290,22 @@ def _blocked(tables: Tables, steps: Steps) -> list[Finding]:
     return [
         Finding(
             "exposed_communication",
-            f"Every rank is blocked in communication for at least {seconds(each)} of a step of {seconds(step)} "
-            f"({100 * each / step:.0f} %)",
-            "overlap it, send less, or find the late rank: only with all ranks recorded can waiting for one be "
+            f"{'Every rank is' if len(steady) > 1 else 'The rank is'} blocked in communication for at least "
+            f"{seconds(each)} of a step of {seconds(step)} ({100 * each / step:.0f} %)",
+            "overlap it or send less: there is no other rank to wait for"
+            if _is_alone(tables)
+            else "overlap it, send less, or find the late rank: only with all ranks recorded can waiting for one be "
             "separated from transfer",
             [f"step_parts: no rank has less exposed communication than {seconds(each)} a step"],
             each * min(int(mask.sum()) for _, mask in steady),
         )
     ]
+
+
+def _is_alone(tables: Tables) -> bool:
+    """A job of one rank, as far as it says so itself."""
+    (ranks, world_size), *_ = tables.query("SELECT count(*), max(world_size) FROM ranks WHERE role = 'rank'")
+    return bool(ranks == 1 and world_size == 1)
 
 
 def _hidden(steps: Steps) -> str:
