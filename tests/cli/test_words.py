@@ -34,7 +34,7 @@ def test_every_table_is_listed_in_one_line(capsys: pytest.CaptureFixture[str], m
     [
         ("exposed communication", "label", "blocked in collectives"),
         ("Exposed", "word", "holds up computing"),
-        ("launching", "label", "launches too slowly"),
+        ("launching", "label", "launches kernels too slowly"),
         ("straggler", "finding", "fires when"),
         ("Since run", "column of regressions", "first run of the new level"),
         ("steps", "table", "how long a step"),
@@ -42,7 +42,7 @@ def test_every_table_is_listed_in_one_line(capsys: pytest.CaptureFixture[str], m
         ("variance_ms2", "column of steps", "Σ(value − mean)²"),
         ("Share of wait caused", "column of waiting", "÷"),
         ("before init", "phase", "end of the imports to init"),
-        ("ONCE", "label", "paid once"),
+        ("ONCE", "label", "one-time cost"),
     ],
 )
 def test_a_word_is_explained(word: str, kind: str, text: str) -> None:

@@ -215,7 +215,7 @@ def study_screen(folder: Path, budget_s: float) -> Screen | None:
         if document
         else "There is no document yet: `rankscope study --resume` writes it.",
         Table("cells", "Cells", CELL_COLUMNS, rows),
-        "fastest first; report CELL/attempt-1/run shows one",
+        "fastest first; one cell: rankscope report CELL/attempt-1/run",
         [],
         [],
         0,

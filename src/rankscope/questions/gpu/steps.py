@@ -81,7 +81,7 @@ GPU_STEPS_COLUMNS = (
     Column("unknown_ns", Unit.NS, "Idle: unknown", "idle while it is not known what the thread did"),
     Column("p50_ns", Unit.NS, "Step p50", "median length of these steps on the device"),
     Column("p99_ns", Unit.NS, "Step p99", "99th percentile of it, linear between neighbours"),
-    Column("kernels", Unit.NUMBER, "Kernels a step", "kernels that a step launches, mean"),
+    Column("kernels", Unit.NUMBER, "Kernels per step", "kernels that a step launches, mean"),
     Column("kernel_ns", Unit.NS, "Mean kernel", "mean length of those kernels"),
 )
 # The step's time without a CPU, as far as the host could have given the device work in it.

@@ -44,7 +44,7 @@ COLUMNS = (
         "work_error",
         Unit.SHARE,
         "± estimate",
-        "standard deviation of kernel time a step over windows ÷ √windows ÷ its mean; empty below three windows",
+        "standard deviation of kernel time per step over windows ÷ √windows ÷ its mean; empty below three windows",
     ),
 )
 SQL = f"""

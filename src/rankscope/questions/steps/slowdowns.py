@@ -385,7 +385,9 @@ SLOWDOWN_COLUMNS = (
         "the part of the step that grew most on them, garbage collection or waiting for a CPU where those explain half "
         "of it, or exposed communication where no rank's own time explains half of the growth",
     ),
-    Column("grew_ns", Unit.NS, "Grew by", "growth of `part` a step: mean since, less mean before; median of the ranks"),
+    Column(
+        "grew_ns", Unit.NS, "Grew by", "growth of `part` per step: mean since, less mean before; median of the ranks"
+    ),
     Column("lost_ns", Unit.NS, "Lost", "(`after_ns` − `before_ns`) × steps"),
 )
 
@@ -422,5 +424,5 @@ def slowdown_sentence(slow: Slowdown) -> str:
     grown = (slow.after_ns - slow.before_ns) / slow.before_ns if slow.before_ns else 0.0
     return (
         f"Steps take {seconds(slow.after_ns)} instead of {seconds(slow.before_ns)} {span} (+{100 * grown:.0f} %): "
-        f"{slow.part} of {who}, +{seconds(slow.grew_ns)} a step"
+        f"{slow.part} of {who}, +{seconds(slow.grew_ns)} per step"
     )
