@@ -43,6 +43,8 @@ def test_every_table_is_listed_in_one_line(capsys: pytest.CaptureFixture[str], m
         ("Share of wait caused", "column of waiting", "÷"),
         ("before init", "phase", "end of the imports to init"),
         ("ONCE", "label", "one-time cost"),
+        ("MPI_Init", "phase", "inside MPI_Init"),
+        ("steps/s", "label", "mean steady step"),
     ],
 )
 def test_a_word_is_explained(word: str, kind: str, text: str) -> None:

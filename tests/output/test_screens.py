@@ -13,7 +13,8 @@ import pytest
 import rankscope as rs
 from output.screens import KEPT, WIDTHS, kept, runs, shown
 from rankscope.api.run import Layout, Selection
-from rankscope.model.tables import Wrong
+from rankscope.api.words import explain
+from rankscope.model.tables import Unit, Wrong
 from rankscope.output.screen import MOST_LINES, WIDEST_TEXT, to_screen
 from rankscope.questions.run.screen import host_bars
 from rankscope.questions.wording import seconds
@@ -78,6 +79,18 @@ def test_a_screen_is_as_it_was(kind: str, made: dict[str, Path]) -> None:
 def test_a_screen_opens_with_the_answer(kind: str, opens: str, names: str) -> None:
     text = kept(kind, 100).read_text(encoding="utf-8")
     assert text.startswith(opens) and names in text
+
+
+def test_every_label_is_explained(made: dict[str, Path]) -> None:
+    for kind in sorted(set(KINDS) - {"study"}):
+        screen = rs.open(made[kind]).screen()
+        labels = [label for label, _, unit in screen.bars.figures if unit is not Unit.COUNT] if screen.bars else []
+        if screen.step_ns and screen.bars:
+            labels += [bar.label for bar in screen.bars.bars]
+        labels += [bar.label for bar in screen.run.bars] if screen.run else []
+        labels += [column.title for column in screen.ranks.columns if column.title] if screen.ranks else []
+        for label in labels:
+            assert explain(label), (kind, label)
 
 
 def test_the_numbers_are_those_of_the_tables(made: dict[str, Path]) -> None:

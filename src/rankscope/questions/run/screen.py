@@ -59,6 +59,12 @@ LABELS = {
     "largest kernel": "the GPU activity that takes most time, with its share of all GPU activities",
     "largest collective": "the collective, by size, in which ranks spend most time, with its share of the wait and "
     "transfer of all matched collectives",
+    "blocked": "in a pipeline: its bubble and exposed communication together",
+    "steps/s": "1 ÷ the mean steady step of the rank whose steps take longest",
+    "growth": "a figure at the largest size of the job ÷ the same at the smallest",
+    "save up to": "what the job would be shorter by at most, if only this finding were fixed",
+    "proof": "what the tables that `rankscope report --table` shows say for a finding",
+    "not checked": "problems that could not be looked for: the run has no data about them",
     "recording cost": "the largest share in the table overhead: as much of the cost as could be measured",
     "HIGH": "a finding that could save 10 % or more of the steps' time (of the run, where it is not in steps)",
     "MED": "a finding that could save 3 % or more of the steps' time (of the run, where it is not in steps)",
@@ -483,7 +489,7 @@ def _verdict(about: Row, not_checked: Sequence[str], figures: Table | None) -> s
     if not about.get("ranks"):
         return "Nothing to check: this run has no ranks."
     if not_checked:
-        return "No findings; some checks could not run (below)."
+        return "No findings; some checks could not run."
     return "No findings; every check had its data."
 
 
