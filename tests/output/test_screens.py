@@ -12,10 +12,11 @@ import pytest
 
 import rankscope as rs
 from output.screens import KEPT, WIDTHS, kept, runs, shown
-from rankscope.api.run import Layout, Selection
+from rankscope.api.run import Layout, Run, Selection
 from rankscope.api.words import explain
 from rankscope.model.tables import Unit, Wrong
 from rankscope.output.screen import MOST_LINES, WIDEST_TEXT, to_screen
+from rankscope.questions.page import PageOptions, page_of
 from rankscope.questions.run.screen import host_bars
 from rankscope.questions.wording import seconds
 from runs.small_run import mpi_rank, write_run
@@ -111,6 +112,16 @@ def test_findings_are_of_the_step_that_the_screen_shows(made: dict[str, Path]) -
     assert screen.step_ns is not None
     said = [re.search(r"of each (\S+ \S+) step", advice.title) for advice in screen.advice]
     assert [match[1] for match in said if match] == [seconds(screen.step_ns)] * 2
+    proofs = [text for advice in screen.advice for _, text in advice.proofs]
+    assert any("forward +" in text for text in proofs) and not any("+0 ns" in text for text in proofs)
+
+
+def test_a_pipeline_s_page_has_its_bubble_among_the_key_figures(made: dict[str, Path]) -> None:
+    run = Run(made["pipeline"])
+    figures = {figure.label: figure.value for figure in page_of(run.store(), "pipeline", PageOptions()).figures}
+    bars = run.screen().bars
+    [bubble] = [bar for bar in bars.bars if bar.label == "pipeline bubble"] if bars else []
+    assert figures["Pipeline bubble"] == f"{100 * bubble.share:.0f} %"
 
 
 def test_wait_and_transfer_are_parts_of_exposed_communication() -> None:

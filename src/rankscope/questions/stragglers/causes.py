@@ -233,11 +233,15 @@ def _all_slower(late: Late) -> bool:
     return min(grown) >= SIMILAR * max(grown) and compute_ns >= MOST * late.excess.value
 
 
+SMALLEST = 0.01  # of what the rank is late: less explains nothing
+
+
 def _growths(late: Late) -> str:
+    least = SMALLEST * abs(late.excess.value)
     texts = [
         f"{TITLES.get(name, name)} {_signed(component.value)}"
         for name, component in late.components.items()
-        if name not in WITHIN and (name in PARTS or late.usual_ns[name])
+        if name not in WITHIN and (name in PARTS or late.usual_ns[name]) and abs(component.value) >= least
     ]
     return ", ".join(texts or [f"all own time {_signed(late.excess.value)}"]) + " per step against its peers"
 
