@@ -68,6 +68,11 @@ def test_an_unknown_word_names_the_nearest(capsys: pytest.CaptureFixture[str]) -
     assert "wait of all others for it" in capsys.readouterr().out
 
 
+def test_an_unknown_command_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reprot"]) == 2 and "did you mean report" in capsys.readouterr().err
+    assert main(["xyzzy"]) == 2 and "--help lists the commands" in capsys.readouterr().err
+
+
 # ---------------------------------------------------------------- completion
 UNPACKED = ROOT / ".envs" / "shells"  # `make env-shells`: where a shell is not installed
 # Asks for the completion of one line as the tab key does, and writes down what is offered.
@@ -155,6 +160,7 @@ def test_a_shell_completes_commands_options_values_tables_and_runs(shell: str, t
         "rankscope report --table gpu_st": ["gpu_steps"],
         "rankscope report --table steps,gpu_st": ["steps,gpu_steps"],
         "rankscope report ma": ["march"],
+        "rankscope compare ma": ["march"],
         "rankscope run --tr": ["--trace", "--trace-keep"],
     }.items():
         assert completes(line, tmp_path, tmp_path / "home") == offered, line
