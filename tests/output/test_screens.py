@@ -57,7 +57,7 @@ def test_a_screen_is_as_it_was(kind: str, made: dict[str, Path]) -> None:
         (
             "gpu_item",
             "rankscope  problems.py item",
-            "1 MED   Synchronizing host and GPU costs 2.03 ms",
+            "1 MED   Synchronising host and GPU costs 2.03 ms",
         ),
         ("gpu_ddp", "rankscope  problems.py ddp", "1 HIGH  Exposed communication on the GPUs takes"),
         ("kineto", "rankscope  kineto", "1 HIGH  Exposed communication on the GPUs takes"),

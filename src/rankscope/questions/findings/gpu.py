@@ -175,7 +175,7 @@ def gpu_idle_causes(tables: Tables) -> list[Finding]:
     add(
         "synchronising",
         sync,
-        "Synchronizing host and GPU costs",
+        "Synchronising host and GPU costs",
         "take .item(), .cpu(), print(loss) and torch.cuda.synchronize() out of the step, or call them every 100 steps",
         f"{calls:.3g} calls per step wait for the device, {seconds(inside)} in total",
     )

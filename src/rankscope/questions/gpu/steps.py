@@ -60,7 +60,7 @@ GPU_STEPS_COLUMNS = (
         "idle while the loop's thread is in zero_grad, forward, backward or optimizer",
     ),
     Column("data_ns", Unit.NS, "Idle: data loading", "idle while it waits for the data loader"),
-    Column("sync_ns", Unit.NS, "Idle: synchronizing", "idle while it is inside a CUDA call that waits for the device"),
+    Column("sync_ns", Unit.NS, "Idle: synchronising", "idle while it is inside a CUDA call that waits for the device"),
     Column(
         "preempted_ns",
         Unit.NS,

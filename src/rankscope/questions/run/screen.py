@@ -34,7 +34,7 @@ LABELS = {
     "idle": "nothing runs on a GPU",
     "idle: launching": "the GPU is idle because the host launches kernels too slowly",
     "idle: data loading": "the GPU is idle while the host waits for its data loader",
-    "idle: synchronizing": "the GPU is idle while the host is in a call that waits for the device",
+    "idle: synchronising": "the GPU is idle while the host is in a call that waits for the device",
     "idle: no CPU": "the GPU is idle while the host thread is runnable but has no CPU",
     "idle: Python": "the GPU is idle while the host is outside all parts of the step",
     "idle: GC": "the GPU is idle while Python collects garbage",
@@ -51,7 +51,7 @@ LABELS = {
     "other": "the loop is in none of the other parts of the step",
     "rest": "everything too small for its own line",
     "overlapped": "communication hidden behind compute; part of compute",
-    "MFU": "model FLOPs utilization: FLOPs of a step ÷ its time ÷ peak of the GPU, mean over the GPUs (table "
+    "MFU": "model FLOPs utilisation: FLOPs of a step ÷ its time ÷ peak of the GPU, mean over the GPUs (table "
     "utilisation)",
     "MFU at least": "the same where not every operator could be counted",
     "wait caused": "the rank's share of the wait that all ranks cause",
