@@ -372,7 +372,7 @@ def _held_up(rank_steps: RankSteps, growth: Callable[[str], float]) -> float:
 SLOWDOWN_COLUMNS = (
     Column("step", Unit.NUMBER, "Since step", "number of the first slower step"),
     Column("until", Unit.NUMBER, "Until step", "number of the last one"),
-    Column("goes_on", Unit.NAME, "Goes on", "yes where the last step of the run is one of them"),
+    Column("goes_on", Unit.NAME, "Ongoing", "yes where the last step of the run is one of them"),
     Column("since", Unit.NAME, "Since (UTC)", "when that step began"),
     Column("before_ns", Unit.NS, "Step before", "median step of the last level that was not slower"),
     Column("after_ns", Unit.NS, "Step since", "median step of the slower ones; median of the ranks in each step"),

@@ -85,7 +85,7 @@ COLUMNS = (
     Column("steps", Unit.COUNT, "Steps", "number of steps compared"),
     Column("cause_ns", Unit.NS, "Due to it", "excess in the cause alone, per step"),
     Column("usual_ns", Unit.NS, "Peers", "mean of what its peers (median) need for the cause, per step"),
-    Column("total_ns", Unit.NS, "In all", "`excess_ns` × `steps`"),
+    Column("total_ns", Unit.NS, "Total", "`excess_ns` × `steps`"),
     Column("evidence", Unit.NAME, "Evidence", "the measured values that name the cause, in words"),
 )
 MOST = 0.5  # of the excess that a cause must explain
