@@ -16,6 +16,7 @@ from rankscope.questions.collectives.waiting import straggler as awaited_rank
 from rankscope.questions.findings.finding import Finding, seconds
 from rankscope.questions.findings.pipelines import slow_in_pipeline
 from rankscope.questions.findings.steps import stall
+from rankscope.questions.run.overview import run_elapsed_ns
 from rankscope.questions.steps.data import Steps, steps_of
 from rankscope.questions.steps.waits import waits_per_step
 from rankscope.questions.stragglers.causes import LateCause, causes_of
@@ -128,7 +129,9 @@ def oversubscribed(tables: Tables) -> list[Finding]:
         wanted = sum(wanting.used + wanting.share for wanting in ranks)
         of = "each step" if ranks[0].steps else "the run"
         wait, they = ("wait", "they need") if len(ranks) > 1 else ("waits", "it needs")
-        title = f"{counted(len(ranks), 'rank')} on {host} {wait} for a CPU for {100 * share:.0f} % of {of}: "
+        each = typical([wanting.runnable_ns for wanting in ranks])
+        of_all = share if ranks[0].steps else each / (run_elapsed_ns(tables) or ranks[0].whole_ns)
+        title = f"{counted(len(ranks), 'rank')} on {host} {wait} for a CPU for {100 * of_all:.0f} % of {of}: "
         if wanted > cpus:
             title += f"{they} {wanted:.1f} CPUs at a time and have {cpus}"
             action = "start fewer ranks on a host, or fewer threads in each (OMP_NUM_THREADS, torch.set_num_threads, "
@@ -137,7 +140,6 @@ def oversubscribed(tables: Tables) -> list[Finding]:
             title += f"other programs, or other threads of the job, take its {cpus}"
             action = "keep other programs off its CPUs, start fewer threads (OMP_NUM_THREADS, num_workers), or bind "
             action += "each rank to its own cores"
-        each = typical([wanting.runnable_ns for wanting in ranks])
         evidence = (
             f"step_parts: Runnable, no CPU, {seconds(each)} per step on the median rank"
             if ranks[0].steps

@@ -376,7 +376,7 @@ SLOWDOWN_COLUMNS = (
     Column("since", Unit.NAME, "Since (UTC)", "when that step began"),
     Column("before_ns", Unit.NS, "Step before", "median step of the last level that was not slower"),
     Column("after_ns", Unit.NS, "Step since", "median step of the slower ones; median of the ranks in each step"),
-    Column("share", Unit.SHARE, "Longer by", "(`after_ns` − `before_ns`) ÷ `before_ns`"),
+    Column("share", Unit.SHARE, "Longer by", "(`after_ns` − `before_ns`) ÷ `before_ns`; may be above 1"),
     Column("who", Unit.NAME, "Who", "ranks whose own time grew, or their host where they are all of its ranks; or all"),
     Column(
         "part",
