@@ -256,7 +256,7 @@ def document(before: dict[str, str], after: list[Reached], commit: str, tail: st
     on_screen = sum(one.lines is not None and one.commands == 1 and one.lines <= SCREEN for one in after)
     lines = [
         "# Eight questions",
-        f"{date.today()}, `benchmarks/tasks.py`, {cpu_model()}, {os.cpu_count()} CPUs that other programs use, too "
+        f"{date.today()}, `benchmarks/tasks.py`, {cpu_model()}, {os.cpu_count()} CPUs "
         f"(load {os.getloadavg()[0]:.0f}). Before is the commit {commit}, measured on 2026-11-16; each of the two "
         "recorded the jobs itself and was asked. *Commands* and their *seconds* up to the right "
         "answer; *line* is where its last word stands, of all that were printed. "

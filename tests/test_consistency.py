@@ -13,6 +13,7 @@ from fuzz.seeds import collected
 from mpis import ROOT
 from rankscope.cli.load import run as load
 from rankscope.model.tables import Column, Unit
+from rankscope.questions.findings.savings import LESS, MORE, TOO_LITTLE_COMPUTE
 from runs.contradictions import contradictions, impossible, unexplained
 from runs.loaded import SHARED
 from runs.simulated import Skew, train, write
@@ -92,7 +93,7 @@ def test_what_cannot_be_is_seen() -> None:
     assert not impossible(Column("offset_ns", Unit.NS, formula="ahead; negative: behind"), -5)
 
 
-EXPOSED = "Exposed transfer takes 292 µs of a step of 877 µs (33 %)"
+EXPOSED = "Exposed transfer takes 292 µs of each 877 µs step (33 %)"
 
 
 @pytest.mark.parametrize(
@@ -101,13 +102,14 @@ EXPOSED = "Exposed transfer takes 292 µs of a step of 877 µs (33 %)"
         (EXPOSED, 42.5, False),
         (EXPOSED, 5.0, False),
         (EXPOSED, 32.6, True),
-        (f"{EXPOSED}; 373 µs of a step could be saved by overlap: waits that follow from it end, too", 42.5, True),
-        (f"{EXPOSED}; 373 µs of it could be saved by overlap: waits that follow from it end, too", 42.5, False),
-        (f"{EXPOSED}; 44 µs of it could be saved by overlap: there is no more compute to hide it behind", 5.0, True),
-        (f"{EXPOSED}; 44 µs of it could be saved by overlap: there is no more compute to hide it behind", 42.5, False),
-        (f"{EXPOSED}; 44 µs of it could be saved", 5.0, False),
+        (f"{EXPOSED}; overlapping it would save 373 µs per step: {MORE['overlap']}", 42.5, True),
+        (f"{EXPOSED}; overlapping it would save 373 µs per step: {LESS['overlap']}", 42.5, False),
+        (f"{EXPOSED}; overlapping it would save 44 µs per step: {TOO_LITTLE_COMPUTE}", 5.0, True),
+        (f"{EXPOSED}; overlapping it would save 44 µs per step: {TOO_LITTLE_COMPUTE}", 42.5, False),
+        (f"{EXPOSED}; overlapping it would save 44 µs per step: {MORE['overlap']}", 5.0, False),
+        (f"{EXPOSED}; overlapping it would save 44 µs per step", 5.0, False),
         ("Checkpoints block the loop: 2 s, 20 % of the steps", 31.0, False),
-        ("Rank 3 is late by 5 ms a step: forward", 31.0, True),
+        ("Rank 3 is late by 5 ms per step: forward", 31.0, True),
     ],
 )
 def test_a_title_and_a_saving_that_do_not_go_together_are_seen(title: str, saved: float, is_well: bool) -> None:

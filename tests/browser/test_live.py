@@ -132,5 +132,5 @@ def test_the_list_follows_its_runs(chromium: Chromium, server: PageServer, tmp_p
     )
     assert told.errors == []
     _, done, live, (fits, navigation) = told.answers
-    assert "ENDED" in done and "train.py" in done and "55.5 ms a step" in done and "2 ranks" in done
+    assert "ENDED" in done and "train.py" in done and "55.5 ms per step" in done and "2 ranks" in done
     assert "RUNNING" in live and fits and not navigation

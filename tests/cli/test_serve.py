@@ -219,7 +219,7 @@ def test_the_list_fills_in_what_runs_say(server: PageServer, folder: Path) -> No
             break
         time.sleep(0.05)
     entries = dict(re.findall(r'<li id="run-([^"]*)">(.*?)</li>', str(parts["main"])))
-    assert "<b>50.0 ms</b> a step" in entries["steps"] and entries["steps"].count(",") >= 20  # points of the curve
+    assert "<b>50.0 ms</b> per step" in entries["steps"] and entries["steps"].count(",") >= 20  # points of the curve
     assert ">UNREADABLE<" in entries["one"] and "none of its files could be read" in entries["one"]
     assert ">LOADED<" in entries["document"] and "loaded from" in entries["document"]
     assert NOT_READ not in str(parts["main"]) and sorted(folder.rglob("*")) == before

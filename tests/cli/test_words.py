@@ -34,7 +34,7 @@ def test_every_table_is_listed_in_one_line(capsys: pytest.CaptureFixture[str], m
     [
         ("exposed communication", "label", "blocked in collectives"),
         ("Exposed", "word", "holds up computing"),
-        ("launching", "label", "launches too slowly"),
+        ("launching", "label", "launches kernels too slowly"),
         ("straggler", "finding", "fires when"),
         ("Since run", "column of regressions", "first run of the new level"),
         ("steps", "table", "how long a step"),
@@ -42,7 +42,9 @@ def test_every_table_is_listed_in_one_line(capsys: pytest.CaptureFixture[str], m
         ("variance_ms2", "column of steps", "Σ(value − mean)²"),
         ("Share of wait caused", "column of waiting", "÷"),
         ("before init", "phase", "end of the imports to init"),
-        ("ONCE", "label", "paid once"),
+        ("ONCE", "label", "one-time cost"),
+        ("MPI_Init", "phase", "inside MPI_Init"),
+        ("steps/s", "label", "mean steady step"),
     ],
 )
 def test_a_word_is_explained(word: str, kind: str, text: str) -> None:
@@ -64,6 +66,11 @@ def test_an_unknown_word_names_the_nearest(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().err.count("\n") == 1
     assert main(["explain", "wait", "caused"]) == 0
     assert "wait of all others for it" in capsys.readouterr().out
+
+
+def test_an_unknown_command_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reprot"]) == 2 and "did you mean report" in capsys.readouterr().err
+    assert main(["xyzzy"]) == 2 and "--help lists the commands" in capsys.readouterr().err
 
 
 # ---------------------------------------------------------------- completion
@@ -153,6 +160,7 @@ def test_a_shell_completes_commands_options_values_tables_and_runs(shell: str, t
         "rankscope report --table gpu_st": ["gpu_steps"],
         "rankscope report --table steps,gpu_st": ["steps,gpu_steps"],
         "rankscope report ma": ["march"],
+        "rankscope compare ma": ["march"],
         "rankscope run --tr": ["--trace", "--trace-keep"],
     }.items():
         assert completes(line, tmp_path, tmp_path / "home") == offered, line

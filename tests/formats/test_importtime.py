@@ -43,7 +43,7 @@ def test_self_and_whole_times_with_their_importers() -> None:
     ("before", "after", "place"),
     [
         ("122 | top", "222 | top", "file.txt:5: top"),
-        ("5 |         15", "25 |         15", "file.txt:3: a: 25 us by itself"),
+        ("5 |         15", "25 |         15", "file.txt:3: a: 25 us self time"),
     ],
 )
 def test_times_that_do_not_add_up(before: str, after: str, place: str) -> None:

@@ -22,6 +22,8 @@ from rankscope.api.runs import study_screen
 from rankscope.cli.load import run as load
 from rankscope.output.screen import to_screen
 from synthetic_law import Law
+from synthetic_operations import Job
+from synthetic_operations import write as write_operations
 from synthetic_run import write_run
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -62,6 +64,12 @@ def runs(folder: Path) -> Iterator[tuple[str, Path]]:
     mpitrace = folder / "mpi_profile.1.0"
     mpitrace.write_text(next(text for text in TEXTS if text.startswith("Data for MPI rank 0 of 2")), encoding="utf-8")
     yield "mpitrace", loaded(folder / "mpitrace", mpitrace)
+    tally = folder / "iprof.txt"
+    tally.write_text(next(text for text in TEXTS if text.startswith("BACKEND_ZE")), encoding="utf-8")
+    yield "iprof", loaded(folder / "iprof", tally)
+    operations = folder / "operations.parquet"
+    write_operations(operations, Job(stages=4, data=2, micro_batches=4, slow_stages={3: 1.6}))
+    yield "pipeline", loaded(folder / "pipeline", operations)
     yield "document", loaded(folder / "document", TESTS / "formats" / "fixtures" / "start_times.md")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,13 @@ import pytest
 
 import rankscope as rs
 from output.screens import KEPT, WIDTHS, kept, runs, shown
-from rankscope.api.run import Selection
+from rankscope.api.run import Layout, Run, Selection
+from rankscope.api.words import explain
+from rankscope.model.tables import Unit, Wrong
 from rankscope.output.screen import MOST_LINES, WIDEST_TEXT, to_screen
+from rankscope.questions.page import PageOptions, page_of
+from rankscope.questions.run.screen import host_bars
+from rankscope.questions.wording import seconds
 from runs.small_run import mpi_rank, write_run
 
 KINDS = sorted({path.stem.rpartition("-")[0] for path in KEPT.glob("*.txt")})
@@ -51,14 +57,16 @@ def test_a_screen_is_as_it_was(kind: str, made: dict[str, Path]) -> None:
         (
             "gpu_item",
             "rankscope  problems.py item",
-            "1 MED   The host waits for the GPU, and then the GPU for the host",
+            "1 MED   Synchronising host and GPU costs 2.03 ms",
         ),
-        ("gpu_ddp", "rankscope  problems.py ddp", "1 HIGH  The GPUs communicate without computing"),
-        ("kineto", "rankscope  kineto", "1 HIGH  The GPUs communicate without computing"),
-        ("nsys", "rankscope  nsys", "1 HIGH  The GPU is idle, and nothing says what the host does"),
-        ("nvprof", "rankscope  worker.py", "1 HIGH  Kernels that communicate take 67 % of GPU time"),
+        ("gpu_ddp", "rankscope  problems.py ddp", "1 HIGH  Exposed communication on the GPUs takes"),
+        ("kineto", "rankscope  kineto", "1 HIGH  Exposed communication on the GPUs takes"),
+        ("nsys", "rankscope  nsys", "1 HIGH  GPU idle time of unknown cause takes 4.88 ms"),
+        ("nvprof", "rankscope  worker.py", "1 HIGH  Communication kernels take 67 % of GPU time"),
         ("mpitrace", "rankscope  mpitrace", "34 % of wall time"),
         ("document", "rankscope  document", "32.00 ×"),
+        ("iprof", "rankscope  iprof   loaded from iprof, 2 processes on 1 host, summed", "one sum over all processes"),
+        ("pipeline", "rankscope  pipeline", "1 HIGH  The pipeline waits for stage 3 (ranks 6-7)"),
         (
             "incomplete",
             "INCOMPLETE: 1 of 4 ranks not seen (rank 3): sums",
@@ -74,6 +82,18 @@ def test_a_screen_opens_with_the_answer(kind: str, opens: str, names: str) -> No
     assert text.startswith(opens) and names in text
 
 
+def test_every_label_is_explained(made: dict[str, Path]) -> None:
+    for kind in sorted(set(KINDS) - {"study"}):
+        screen = rs.open(made[kind]).screen()
+        labels = [label for label, _, unit in screen.bars.figures if unit is not Unit.COUNT] if screen.bars else []
+        if screen.step_ns and screen.bars:
+            labels += [bar.label for bar in screen.bars.bars]
+        labels += [bar.label for bar in screen.run.bars] if screen.run else []
+        labels += [column.title for column in screen.ranks.columns if column.title] if screen.ranks else []
+        for label in labels:
+            assert explain(label), (kind, label)
+
+
 def test_the_numbers_are_those_of_the_tables(made: dict[str, Path]) -> None:
     """Worked out once more from CSV, not by the screen."""
     [found] = rs.open(made["mpi_toy"]).answers(["step_parts"], Selection())
@@ -84,6 +104,46 @@ def test_the_numbers_are_those_of_the_tables(made: dict[str, Path]) -> None:
     assert f"mean {mean / 1e6:.2f} ms" in text
     [line] = [line for line in text.splitlines() if line.startswith("  exposed communication")]
     assert line.split()[-4:] == [f"{exposed / 1e6:.2f}", "ms", f"{100 * exposed / mean:.0f}", "%"]
+
+
+def test_findings_are_of_the_step_that_the_screen_shows(made: dict[str, Path]) -> None:
+    """The passes of a pipeline are shorter than the step, which also reduces gradients and updates."""
+    screen = rs.open(made["pipeline"]).screen()
+    assert screen.step_ns is not None
+    said = [re.search(r"of each (\S+ \S+) step", advice.title) for advice in screen.advice]
+    assert [match[1] for match in said if match] == [seconds(screen.step_ns)] * 2
+    proofs = [text for advice in screen.advice for _, text in advice.proofs]
+    assert any("forward +" in text for text in proofs) and not any("+0 ns" in text for text in proofs)
+
+
+def test_a_pipeline_s_page_has_its_bubble_among_the_key_figures(made: dict[str, Path]) -> None:
+    run = Run(made["pipeline"])
+    figures = {figure.label: figure.value for figure in page_of(run.store(), "pipeline", PageOptions()).figures}
+    bars = run.screen().bars
+    [bubble] = [bar for bar in bars.bars if bar.label == "pipeline bubble"] if bars else []
+    assert figures["Pipeline bubble"] == f"{100 * bubble.share:.0f} %"
+
+
+def test_wait_and_transfer_are_parts_of_exposed_communication() -> None:
+    """A stage that is done waits in a collective for the others: that is the pipeline's bubble, not counted twice."""
+    exposed = {"exposed_ns": 60, "exposed_wait_ns": 40, "exposed_transfer_ns": 10, "exposed_unmatched_ns": 10}
+    stages = [{"warmup_ns": 25, "drain_ns": 20, "imbalance_ns": 0, "transfer_ns": 5, "window_ns": 90}]
+    bars = {bar.label: bar.ns for bar in host_bars([{"step_ns": 100, "compute_ns": 40, **exposed}], stages)}
+    assert bars["pipeline bubble"] == 45 and bars["exposed communication"] == 15
+    assert bars.get("wait", 0) + bars["transfer"] + bars.get("unmatched", 0) == 15
+
+
+def test_what_is_in_no_operation_of_a_pipeline_is_its_bubble() -> None:
+    stages = [{"warmup_ns": 25, "drain_ns": 20, "imbalance_ns": 0, "transfer_ns": 0, "window_ns": 90}]
+    rows = [{"step_ns": 100, "forward_ns": 50, "other_ns": 20, "exposed_ns": 30, "exposed_unmatched_ns": 30}]
+    bars = {bar.label: bar.ns for bar in host_bars(rows, stages)}
+    assert (bars["pipeline bubble"], bars["other"], bars["forward"]) == (45, 5, 50)
+
+
+def test_a_layout_that_the_run_has_nothing_for_says_so(made: dict[str, Path]) -> None:
+    for layout in ("iprof", "mpitrace"):
+        with pytest.raises(Wrong, match=f"--layout {layout}: this run has no .*; rankscope report shows"):
+            rs.open(made["document"]).layout(Layout(layout), Selection())
 
 
 def test_on_a_terminal_of_ascii_alone(made: dict[str, Path]) -> None:

@@ -18,7 +18,8 @@ from rankscope.model.tables import Column, Table, Unit
 from rankscope.output.forms import FORMS
 from rankscope.output.screen import to_screen
 from rankscope.output.text import to_text
-from rankscope.pictures import Page
+from rankscope.pictures import Bars, Page
+from rankscope.questions.findings.savings import MORE
 from rankscope.questions.findings.table import findings_of
 from rankscope.questions.gpu.kernel_names import renamed
 from rankscope.questions.imports.modules import import_icicle
@@ -356,8 +357,8 @@ def findings(run: Answers) -> Iterator[str]:
 
 
 SAID = re.compile(r"\((\d+) %\)|(\d+) % of the steps")
-COULD_SAVE = re.compile(r"([\d.,]+) (s|ms|µs|ns) of (it|a step) could be saved(?: by overlap)?[,:] \w")
-STEP = re.compile(r"of a step of ([\d.,]+) (s|ms|µs|ns)")
+WOULD_SAVE = re.compile(r"it would save ([\d.,]+) (s|ms|µs|ns) per step: ([^;]+)")
+STEP = re.compile(r"of each ([\d.,]+) (s|ms|µs|ns) (?:unrecorded )?step")
 
 
 @rule
@@ -373,15 +374,16 @@ def savings(run: Answers) -> Iterator[str]:
 
 def unexplained(title: str, saved: float) -> str:
     """Why the title of a finding and its saving, in % of the steps, do not go together."""
-    said, could, step = SAID.search(title), COULD_SAVE.search(title), STEP.search(title)
-    if could and step and not near(100 * in_ns(*could.group(1, 2)) / in_ns(*step.groups()), saved):
-        return "could be saved is another share"
+    said, would, step = SAID.search(title), WOULD_SAVE.search(title), STEP.search(title)
+    if would and step and not near(100 * in_ns(*would.group(1, 2)) / in_ns(*step.groups()), saved):
+        return "would save another share"
     share = float(said.group(1) or said.group(2)) if said else None
     if share is None or near(share, saved):
         return ""
-    if could is None:
+    if would is None:
         return "another share, and no word why"
-    return "is not of it" if (saved > share) == (could.group(3) == "it") else ""
+    is_why_more = would.group(3) in MORE.values()
+    return "the reason given is for the other direction" if (saved > share) != is_why_more else ""
 
 
 def near(share: float, other: float) -> bool:
@@ -420,6 +422,7 @@ def first_screen(run: Answers, shown: Page) -> Iterator[str]:
     for one in shown.screen.advice:
         if (one.rule, one.saved_ns) not in found:
             yield f"page: a finding that findings has not: {one.title}"
+    yield from bars_in_bars(shown.screen.bars)
     figures = {one.label: one.value for one in shown.figures}
     rows = run["gpu_steps"] or run["step_parts"]
     if rows:
@@ -438,6 +441,18 @@ def first_screen(run: Answers, shown: Page) -> Iterator[str]:
         ends = min(one["min_ns"] for one in curve), max(one["max_ns"] for one in curve)
         if (sum(one["values"] for one in curve), *ends) != (row["steps"], row["min_ns"], row["max_ns"]):
             yield f"page: step times of {ends}, in steps {row['min_ns']} to {row['max_ns']}"
+
+
+def bars_in_bars(bars: Bars | None) -> Iterator[str]:
+    """The bars below another are parts of it."""
+    whole, parts = None, 0.0
+    for bar in bars.bars if bars is not None else ():
+        if bar.depth == 0:
+            whole, parts = bar, 0.0
+        elif whole is not None:
+            parts += bar.share
+            if parts > whole.share + 1e-6:
+                yield f"page: {whole.label} is {whole.share:.3f} of {bars.title!r}, its parts {parts:.3f}"
 
 
 def differing(shown: Table, told: Table) -> Iterator[str]:
@@ -498,7 +513,7 @@ HEADLINES: dict[tuple[str, str], Callable[[Answers], list[str]]] = {
     ("gpu_time", "gpu_time"): gpu_time_headline,
     ("gpu_steps", "gpu_steps"): gpu_steps_headline,
 }
-TIMES = re.compile(r"([\d.,]+) (s|ms|µs|ns) of (?:the|a step of) ([\d.,]+) (s|ms|µs|ns)")
+TIMES = re.compile(r"([\d.,]+) (s|ms|µs|ns) of (?:the|each) ([\d.,]+) (s|ms|µs|ns)")
 IN_NS = {"s": 1e9, "ms": 1e6, "µs": 1e3, "ns": 1.0}
 
 

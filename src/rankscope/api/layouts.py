@@ -23,6 +23,8 @@ from rankscope.questions.layouts.mpitrace import (
 from rankscope.questions.layouts.nvprof import nvprof_processes, nvprof_rows, nvprof_warnings
 from rankscope.questions.selection import Selection
 
+WHAT_IT_HOLDS = "rankscope report shows what it holds"
+
 
 def laid_out(opened: Tables, selection: Selection, shown: Sequence[int], layout: Layout) -> str:
     """The run as that tool would have printed it."""
@@ -31,7 +33,10 @@ def laid_out(opened: Tables, selection: Selection, shown: Sequence[int], layout:
     # in another tool's layout its own files come out as they went in
     called = kernel_names(opened, layout.names, loaded=False)
     if layout.name == "iprof":
-        return to_iprof([renamed(part, called) for part in iprof_parts(opened, selection)])
+        parts = [renamed(part, called) for part in iprof_parts(opened, selection)]
+        if not any(part.rows for part in parts):
+            raise Wrong("--layout iprof: this run has no calls, device work or memory traffic; " + WHAT_IT_HOLDS)
+        return to_iprof(parts)
     of_whom = (opened, selection, layout.merged)
     rows = renamed(nvprof_rows(*of_whom), called)
     form = to_nvprof_csv if layout.csv else to_nvprof
@@ -46,7 +51,7 @@ def as_mpitrace(opened: Tables, selection: Selection, shown: Sequence[int], new:
         wanted = [rank for rank in present if selection.ranks is None or rank in selection.ranks]
         parts.append(mpitrace_job(opened, selection, wanted, new, job))
     if not parts:
-        raise Wrong("--layout mpitrace: this run has no ranks; rankscope report shows what it holds")
+        raise Wrong("--layout mpitrace: this run has no ranks; " + WHAT_IT_HOLDS)
     return "".join(parts)
 
 

@@ -16,13 +16,19 @@ def lineage_goodput(path: Path | None, alone: bool = False) -> Table:
     """Goodput of the job that a run is a start of, or of that run alone."""
     folder = find_run(path)
     earlier, unread = ([], []) if alone else other_accounts(folder)
-    run_account = account(Run(folder).store())
+    run_account = _account(folder)
     accounts = [*earlier, *([run_account] if run_account is not None else [])]
     table = goodput_table(sorted(accounts, key=lambda each: each.began_ns))
     table.warnings += [f"left out: {text}" for text in unread]
     if not table.rows:
         table.notes.append("Empty: no rank was recorded.")
     return table
+
+
+def _account(folder: Path) -> Account | None:
+    """With the logs of collectives, in which the steps of programs are that mark none."""
+    run = Run(folder)
+    return account(run.store(events=run.reads_logs))
 
 
 def other_accounts(folder: Path) -> tuple[list[Account], list[str]]:
@@ -33,7 +39,7 @@ def other_accounts(folder: Path) -> tuple[list[Account], list[str]]:
         if attempt.resolve() == folder.resolve():
             continue
         try:
-            run_account = account(Run(attempt).store())
+            run_account = _account(attempt)
         except NoRun as problem:
             unread.append(str(problem))
             continue

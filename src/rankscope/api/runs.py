@@ -156,7 +156,7 @@ def summarise(run: Path, keep: bool = True) -> Summary:
     except (NoRun, Wrong) as problem:
         return Summary("", 0, None, str(problem).removeprefix(f"{run}: "))
     problems = [text for text in screen.problems if not text.startswith("RUNNING")]  # the list says so itself
-    findings = [*problems, *(advice.title for advice in screen.advice), screen.verdict]
+    findings = [*problems, *(advice.title.partition("; ")[0] for advice in screen.advice), screen.verdict]
     summary = Summary(
         *(screen.name, screen.rank_count, screen.step_ns, findings[0]),
         facts=list(screen.facts),
@@ -215,7 +215,7 @@ def study_screen(folder: Path, budget_s: float) -> Screen | None:
         if document
         else "There is no document yet: `rankscope study --resume` writes it.",
         Table("cells", "Cells", CELL_COLUMNS, rows),
-        "fastest first; report CELL/attempt-1/run shows one",
+        "fastest first; one cell: rankscope report CELL/attempt-1/run",
         [],
         [],
         0,

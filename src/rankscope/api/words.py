@@ -37,7 +37,7 @@ def explain(word: str) -> list[Meaning]:
     """All that the word means, the most general first; an unknown word is an error that names the nearest."""
     known = _known()
     key_asked = _key(word)
-    for matches in (_is, _ends, _has):
+    for matches in (_is, _ends, _has, _is_inside):
         matching = [meaning for meaning in known if matches(key_asked, meaning)]
         if matching:
             return _joined(matching)
@@ -62,6 +62,11 @@ def _ends(key: str, meaning: Meaning) -> bool:
 
 def _has(key: str, meaning: Meaning) -> bool:
     return len(key) > 3 and any(f" {key}" in f" {_key(name)}" for name in (meaning.word, meaning.also))
+
+
+def _is_inside(key: str, meaning: Meaning) -> bool:
+    """`MPI_Init` of the phase that is inside it: the screen calls a phase that is one call like that call."""
+    return meaning.kind == "phase" and meaning.text.startswith("inside ") and key in _key(meaning.text)
 
 
 def _key(text: str) -> str:

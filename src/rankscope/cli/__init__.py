@@ -63,8 +63,11 @@ def main(argv: list[str] | None = None) -> int:
     if word == "--version":
         print(f"rankscope {__version__}")
         return 0
-    known = ", ".join(COMMANDS)
-    print(f"rankscope: unknown command {word!r}; choose one of {known} (see rankscope --help)", file=sys.stderr)
+    from difflib import get_close_matches  # only here: it imports re, and starting a job must not
+
+    like = get_close_matches(word, COMMANDS, 3, 0.5)
+    hint = f"did you mean {' or '.join(like)}?" if like else "rankscope --help lists the commands"
+    print(f"rankscope: unknown command {word!r}: {hint}", file=sys.stderr)
     return 2
 
 

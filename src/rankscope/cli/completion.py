@@ -58,7 +58,12 @@ def _command(name: str, about: str) -> Command:
         return Command(about, {option: () if value else None for option, value in named_options}, takes_run)
     actions = module.parser()._actions
     options = {option: _values(option, action) for action in actions for option in action.option_strings[-1:]}
-    return Command(about, options, any("RUN" in str(action.metavar) for action in actions if not action.option_strings))
+    return Command(about, options, any(_is_run(str(action.metavar)) for action in actions if not action.option_strings))
+
+
+def _is_run(place: str) -> bool:
+    """A run, or a side of a comparison, which is mostly one."""
+    return "RUN" in place or place == "SIDE"
 
 
 def _values(option: str, action: argparse.Action) -> Sequence[str] | None:

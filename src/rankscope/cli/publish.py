@@ -111,14 +111,14 @@ def parser() -> argparse.ArgumentParser:
         help="write offline files of Weights & Biases there; WANDB_MODE=online sends (rankscope[wandb])",
     )
     arguments.add_argument(
-        "--every", type=float, default=10.0, metavar="SECONDS", help="time between two looks (default: 10)"
+        "--every", type=float, default=10.0, metavar="SECONDS", help="time between updates (default: 10)"
     )
     arguments.add_argument(
-        "--wait", type=float, default=0.0, metavar="SECONDS", help="wait so long for the run to begin (default: 0)"
+        "--wait", type=float, default=0.0, metavar="SECONDS", help="wait this long for the run to begin (default: 0)"
     )
     arguments.add_argument("--once", action="store_true", help="publish once, also of a running job")
     arguments.add_argument(
-        "--per-rank", action="store_true", help="also metrics of each rank: as many series as ranks, of each"
+        "--per-rank", action="store_true", help="also metrics of each rank: one series per rank and metric"
     )
     arguments.add_argument(
         "--project", default=PROJECT, metavar="NAME", help=f"MLflow: experiment, W&B: project (default: {PROJECT})"
@@ -131,6 +131,6 @@ def parser() -> argparse.ArgumentParser:
         type=float,
         default=60.0,
         metavar="SECONDS",
-        help="answer scrapes so long after the job has ended (default: 60)",
+        help="keep answering scrapes this long after the job has ended (default: 60)",
     )
     return arguments

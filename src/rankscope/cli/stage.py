@@ -40,7 +40,7 @@ run:
   --check X        whether ENV has changed since: quick (its folders; the default), full (every packed file), none
   --expect ID      refuse a bundle with another identity (its beginning is enough)
   --meet DIR       shared folder where nodes find each other (default: beside the bundle)
-  --patience S     give up after so many seconds and run in place (default 600)
+  --patience S     give up after S seconds and run in place (default 600)
   --strict         if staging fails, start nothing
   --in-place       do not stage: for comparison
 

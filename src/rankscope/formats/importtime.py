@@ -74,9 +74,9 @@ def _take(source: Source, imports: Imports, line: int, match: re.Match[str]) -> 
 def _check(imports: Imports, line: int, name: str, times: tuple[int, int, int, int]) -> None:
     own_us, cumulative, inside_us, children = times
     if cumulative < own_us:
-        imports.problems.append((line, f"{name}: {own_us} us by itself are more than {cumulative} us in all"))
+        imports.problems.append((line, f"{name}: {own_us} us self time is more than {cumulative} us cumulative"))
     elif abs(own_us + inside_us - cumulative) > 1 + children:  # each figure is rounded to the microsecond
-        text = f"{name}: {own_us} us by itself and {inside_us} us in what it imports are not {cumulative} us"
+        text = f"{name}: {own_us} us self time plus {inside_us} us in what it imports is not {cumulative} us"
         imports.problems.append((line, text))
 
 

@@ -191,7 +191,7 @@ def _keep(block: Block, row: Row) -> None:
     """A row that stands there twice is one row."""
     line = block.lines.setdefault((row.name, row.calls, row.mean, row.most), row.line) if row.mean else row.line
     if line != row.line:
-        block.tell(row.line, f"{row.name[:60]}: the same row stands in line {line}: counted once")
+        block.tell(row.line, f"{row.name[:60]}: same row as in line {line}: counted once")
     else:
         block.rows.append(row)
 

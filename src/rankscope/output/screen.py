@@ -45,12 +45,15 @@ class Detail:
     notes: int  # lines of what was not checked
 
 
+FEW_PARTS = 2  # where no more are shown, neither are the largest kernel and collective
 DETAILS = (
     Detail(4, 4, 4, 8, 6, 3),
     Detail(4, 2, 4, 8, 6, 3),
     Detail(4, 1, 2, 8, 4, 2),
     Detail(4, 1, 1, 8, 3, 2),
     Detail(3, 1, 1, 8, 3, 1),
+    Detail(3, 1, 1, 8, 2, 1),
+    Detail(2, 1, 1, 8, 2, 1),
     Detail(3, 1, 1, 4, 3, 1),
     Detail(2, 1, 1, 4, 2, 1),
     Detail(1, 1, 1, 4, 2, 1),
@@ -62,6 +65,8 @@ def to_screen(screen: Screen, width: int, colour: bool = False) -> str:
     lines: list[Line] = []
     for detail in DETAILS:
         lines = list(_lines(screen, width, detail))
+        while lines and not lines[-1]:  # a study has nothing to go on with
+            lines.pop()
         if len(lines) <= MOST_LINES:
             break
     return "".join(_painted(line, colour) + "\n" for line in lines[:MOST_LINES])
@@ -76,11 +81,10 @@ def _painted(line: Line, colour: bool) -> str:
 def _lines(screen: Screen, width: int, detail: Detail) -> Iterator[Line]:
     text_width = min(width, WIDEST_TEXT)
     yield from _head(screen, text_width)
-    for bars in (screen.bars,):
-        if bars is not None:
-            yield []
-            yield from _bars(bars, text_width, detail)
-            yield from _largest(screen, text_width)
+    if screen.bars is not None:
+        yield []
+        yield from _bars(screen.bars, text_width, detail)
+        yield from _largest(screen, text_width) if detail.parts > FEW_PARTS else ()
     if screen.run is not None:
         yield []
         yield from _in_words(screen.run, text_width)
@@ -185,9 +189,9 @@ def _advice(screen: Screen, width: int, detail: Detail) -> Iterator[Line]:
         for line in _wrapped(screen.verdict, width, "  "):
             yield [(line, "")]
     for number, advice in enumerate(screen.advice[: detail.findings], 1):
-        first, *others = _wrapped(printable(advice.title), width, INDENT)
+        first, *others = _at_most(3, printable(advice.title), width)
         yield [(f"{number} ", ""), (f"{advice.level:5}", advice.level), (first[len(INDENT) - 1 :], "")]
-        yield from ([(line, "")] for line in others[:1])
+        yield from ([(line, "")] for line in others)
         for line in _saving(advice, width, number <= detail.whole_actions):
             yield [(line, "")]
         if number <= detail.proofs and advice.proofs:

@@ -115,6 +115,7 @@ ALL_QUESTIONS = (
     Question(
         "goodput",
         "run.goodput",
+        LOG,
         shown=Shown.ASKED,
         empty="no rank was recorded: loaded files do not say when processes began",
     ),

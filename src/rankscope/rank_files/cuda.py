@@ -115,7 +115,7 @@ def add_runtimes(reading: Reading, file: RankFile, word: Callable[[int], str]) -
             text = (
                 f"{row['untimed']} of {row['launched']} kernels and copies of {runtime} are in no table: their events"
             )
-            text += " told no times"
+            text += " have no times"
             text += " (shared with another process, or reset by the device)" if row["backend"] == Backend.ZE else ""
             reading.notes.append(Note(text, Severity.WARNING, where))
         under_way = int(row["launched"]) - int(row["timed"]) - int(row["untimed"])

@@ -1,4 +1,4 @@
-"""A study of one's own, from a TOML file: docs/commands/study.md shows one."""
+"""A user's own study, from a TOML file: docs/commands/study.md shows one."""
 
 from __future__ import annotations
 

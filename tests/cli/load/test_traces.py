@@ -70,7 +70,7 @@ def test_a_trace_of_a_cpu_shows_its_collectives(tmp_path: Path) -> None:
     [row] = [one for one in table(run, "tallies") if one["layer"] == "gloo"]
     assert (row["calls"], row["total_ns"]) == (len(lengths), pytest.approx(sum(lengths), abs=len(lengths)))
     notes = " ".join(run.table("findings").notes)
-    assert "exposed communication of Gloo" in notes and "ranks without a CPU" in notes
+    assert "exposed communication of Gloo" in notes and "ranks waiting for a CPU" in notes
     assert run.table("gpu_steps").rows == [] and run.table("gpu_time").rows == []
 
 

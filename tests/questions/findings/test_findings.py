@@ -60,7 +60,7 @@ def only(found: list[Finding]) -> Finding:
 
 def test_straggler(tmp_path: Path) -> None:
     one = only(straggler(simulated(tmp_path, LATE)))
-    assert one.title.startswith("Rank 2 (node0) is late by ") and one.title.endswith("a step: data loading")
+    assert one.title.startswith("Rank 2 (node0) is late by ") and one.title.endswith("per step: data loading")
     assert one.saved_ns == pytest.approx(58 * 6.0 * MS, rel=0.1)
     assert "data loader" in one.action
 
@@ -85,7 +85,7 @@ def pattern(folder: Path, step: Sequence[tuple[int, float, float]], count: int =
 
 def test_exposed_communication(tmp_path: Path) -> None:
     one = only(exposed_communication(pattern(tmp_path, [(1 << 20, 6.0, 4.0)])))
-    assert one.title == "Exposed transfer takes 4 ms of a step of 10 ms (40 %)"
+    assert one.title == "Exposed transfer takes 4 ms of each 10 ms step (40 %)"
     assert one.saved_ns == pytest.approx(40 * 4 * MS)
 
 
@@ -93,8 +93,8 @@ def test_a_title_says_why_less_is_saved_than_a_step_loses(tmp_path: Path) -> Non
     """There are 4 ms of compute to overlap the 6 ms with, no more."""
     [one] = findings_of(pattern(tmp_path, [(1 << 20, 4.0, 6.0)]))
     assert one.title == (
-        "Exposed transfer takes 6 ms of a step of 10 ms (60 %); 4 ms of it could be saved by overlap: there is no "
-        "more compute to hide it behind"
+        "Exposed transfer takes 6 ms of each 10 ms step (60 %); overlapping it would save 4 ms per step: "
+        "there is too little compute to hide all of it"
     )
     assert one.saved_ns == pytest.approx(40 * 4 * MS, rel=0.03)
 
@@ -110,7 +110,7 @@ def test_the_title_of_exposed_transfer_is_the_mean_of_the_ranks(tmp_path: Path) 
             now += 10
         log(one, calls)
     one = only(exposed_communication(opened(tmp_path, *made)))
-    assert re.fullmatch(r"Exposed transfer takes 3 ms of a step of \S+ ms \(30 %\)", one.title)
+    assert re.fullmatch(r"Exposed transfer takes 3 ms of each \S+ ms step \(30 %\)", one.title)
     assert one.loss_ns == pytest.approx(3 * MS)
     assert one.evidence[0].startswith("step_parts: exposed transfer is 2 ms to 4 ms by rank")
 
@@ -126,8 +126,8 @@ def test_without_matched_collectives_all_that_blocks_is_named(tmp_path: Path) ->
         calls = [("MPI_Allreduce", 1 << 20, 1_000.0 + 10 * at + 6, 1_010.0 + 10 * at) for at in range(40)]
         log(one, [("MPI_Bcast", 100, 999.0, 1_000.0), *calls])
     one = only(exposed_communication(opened(tmp_path, *made)))
-    assert one.title == "Every rank is blocked in communication for at least 4 ms of a step of 10 ms (40 %)"
-    assert "all ranks recorded" in one.action and one.saved_ns == pytest.approx(40 * 4 * MS, rel=0.05)
+    assert one.title == "Every rank is blocked in communication for at least 4 ms of each 10 ms step (40 %)"
+    assert "every rank must be recorded" in one.action and one.saved_ns == pytest.approx(40 * 4 * MS, rel=0.05)
 
 
 @pytest.mark.parametrize(("world", "said"), [(1, "there is no other rank to wait for"), (2, "all ranks recorded")])
@@ -153,21 +153,21 @@ def test_a_summary_of_a_gpu_profiler() -> None:
     tallies = [Tally(Layer.GPU, name, 10, ms * MS) for name, ms in names.items()]
     run = run_of([Reading(RankFacts(rank=at, tool="nvprof"), tallies=tallies) for at in range(2)])
     one = only(gpu_sums(run))
-    assert one.title == "Kernels that communicate take 60 % of GPU time, 6 ms a rank" and one.saved_ns == 6 * MS
+    assert one.title == "Communication kernels take 60 % of GPU time, 6 ms per rank" and one.saved_ns == 6 * MS
     assert one.evidence == ["gpu: 12 ms of 20 ms, summed over 2 ranks"]
 
 
 def test_a_kernel_whose_time_a_damaged_summary_does_not_tell_is_left_out() -> None:
     tallies = [Tally(Layer.GPU, "gemm", 10, None), Tally(Layer.GPU, "[CUDA memcpy HtoD]", 1, 4 * MS)]
     one = only(gpu_sums(run_of([Reading(RankFacts(rank=0, tool="nvprof_damaged"), tallies=tallies)])))
-    assert one.title == "Copies take 100 % of GPU time, 4 ms a rank"
+    assert one.title == "Copies take 100 % of GPU time, 4 ms per rank"
 
 
 def test_tiny_collectives(tmp_path: Path) -> None:
     one = only(
         tiny_collectives(pattern(tmp_path, [(1 << 20, 5.0, 1.0), *([(1000 + at, 0.01, 0.1) for at in range(20)])]))
     )
-    assert one.title == "801 collectives of at most 4 KiB, 20 a step, mostly MPI_Allreduce"
+    assert one.title == "801 collectives of at most 4 KiB, 20 per step, mostly MPI_Allreduce"
     assert one.saved_ns == pytest.approx(801 * 0.1 * MS * 7 / 8, rel=0.02)
     assert "few large buffers" in one.action
 
@@ -294,7 +294,7 @@ def busy(folder: Path, runnable_ms: float, ranks: int, cpus: int, cpu_ms: float 
 def test_oversubscribed(tmp_path: Path) -> None:
     """Four ranks use 0.8 CPUs each and would use 0.2 more."""
     one = only(oversubscribed(busy(tmp_path, 2.0, ranks=4, cpus=3)))
-    told = "4 ranks on node0 wait for a CPU for 20 % of a step: they want 4.0 CPUs at a time, of 3"
+    told = "4 ranks on node0 wait for a CPU for 20 % of each step: they need 4.0 CPUs at a time and have 3"
     assert one.title == told and "fewer ranks" in one.action
     assert one.saved_ns == pytest.approx(28 * 2 * MS)
 
@@ -309,14 +309,14 @@ def test_idle_threads_want_no_cpu(tmp_path: Path) -> None:
 
 
 def test_oversubscribed_without_steps(tmp_path: Path) -> None:
-    """Plain MPI: each of two ranks had no CPU for 4 of 10 s, 8 of them between MPI_Init and MPI_Finalize."""
+    """Plain MPI: two ranks had no CPU for 4 of 10 s, 8 of them between MPI_Init and MPI_Finalize; the run takes 11."""
     facts = {"user_ns": 6 * SECOND}
     made = [
         rank(number, 2, cpus_allowed=1, runnable_ns=4 * SECOND, ended_ticks=10 * SECOND, facts=facts)
         for number in range(2)
     ]
     one = only(oversubscribed(opened(tmp_path, *made)))
-    told = "2 ranks on node0 wait for a CPU for 40 % of the run: they want 2.0 CPUs at a time, of 1"
+    told = "2 ranks on node0 wait for a CPU for 29 % of the run: they need 2.0 CPUs at a time and have 1"
     assert one.title == told and one.saved_ns == pytest.approx(0.4 * 8e9)
 
 
@@ -353,13 +353,13 @@ def test_more_work_is_no_preemption(tmp_path: Path, cpu_ms: float, cause: str) -
         blocked = [{Part.BACKWARD: 30.0 - own}] * 30
         file.steps(steps([{Part.FORWARD: own, Part.BACKWARD: 32.0 - own}] * 30, blocked, **waits))
         made.append(file)
-    assert only(straggler(opened(tmp_path, *made))).title == f"Rank 1 (node0) is late by 20 ms a step: {cause}"
+    assert only(straggler(opened(tmp_path, *made))).title == f"Rank 1 (node0) is late by 20 ms per step: {cause}"
 
 
 def test_garbage_on_all_ranks(tmp_path: Path) -> None:
     """Of 28 steady steps of 20 ms every second one collects for 4 ms."""
     one = only(gc_bound(two(tmp_path, [[USUAL] * 30] * 2, gc_ticks=[4.0 * MILLI * (at % 2) for at in range(30)])))
-    assert one.title == "Python collects garbage for 2 ms of a step of 20 ms (10 %)"
+    assert one.title == "Python collects garbage for 2 ms of each 20 ms step (10 %)"
     assert one.saved_ns == pytest.approx(14 * 4 * MS) and one.evidence == ["step_parts: GC, 56 ms in 14 of 28 steps"]
 
 
@@ -423,7 +423,7 @@ def test_waiting_that_convicts_is_a_finding(tmp_path: Path) -> None:
         one.steps(steps([parts] * 11, [{Part.COMMUNICATION: 10.5 - own}] * 11))
         log(one, [("MPI_Allreduce", 64, 1_000 + 10.5 * at + own, 1_010.5 + 10.5 * at) for at in range(11)])
     one_found = only(straggler(opened(tmp_path, *made)))
-    assert one_found.title == "The others wait for rank 1 (node0)"
+    assert one_found.title == "Other ranks wait for rank 1 (node0)"
     assert one_found.saved_ns == pytest.approx(9 * 4 * MS, rel=0.01)
 
 
@@ -455,7 +455,7 @@ def bcasts(folder: Path, sizes: Sequence[int], command: bytes = b"python\0train.
 
 def test_pickled_objects(tmp_path: Path) -> None:
     one = only(pickled_objects(bcasts(tmp_path, [8, 5000] * 60)))
-    assert one.title == "60 pickled objects are sent by mpi4py's bcast(), 120 ms of rank 0"
+    assert one.title == "mpi4py's bcast() pickles 60 objects: 120 ms on rank 0"
 
 
 @pytest.mark.parametrize("sizes", [[5000] * 120, [8] * 120, [8, 5000] * 5])
@@ -490,7 +490,7 @@ def test_what_could_not_be_looked_for_is_said(tmp_path: Path) -> None:
     bare = not_looked_for(opened(tmp_path / "bare", rank(0, 2), rank(1, 2)))
     assert [note.partition(".")[0].partition(": ")[2] for note in bare] == [
         "slow data loading, garbage collection, checkpoints and compilation",
-        "ranks without a CPU",
+        "ranks waiting for a CPU",
         "single steps that take much longer",
         "late ranks, exposed communication, tiny collectives",
         "a slow start",

@@ -81,7 +81,7 @@ def test_without_a_peak_there_is_no_mfu_and_it_says_why() -> None:
     ("told", "expected"),
     [
         ({"compiled": True}, "at least: torch.compile was used"),
-        ({"unseen": 2, "unseen_name": "flash_attn::fwd"}, "at least: 2 operators a step like flash_attn::fwd"),
+        ({"unseen": 2, "unseen_name": "flash_attn::fwd"}, "at least: 2 operators per step like flash_attn::fwd"),
         ({"graphs": True}, "at least: CUDA graphs were replayed"),
     ],
 )

@@ -43,7 +43,7 @@ def test_words_have_the_numbers_of_the_run(page: Page) -> None:
     told = titles(page)
     assert told["start"].startswith("It takes 1.1 s until the end of the first step")
     assert told["steps"] == "A step takes 100 ms: 32 % forward, 30 % backward, 28 % exposed wait"
-    assert re.match(r"A rank waits 28\.\d ms a step on average, 3[01]", told["wait_map"])
+    assert re.match(r"A rank waits 28\.\d ms per step on average, 3[01]", told["wait_map"])
     assert "rank 5: 22." in told["waiting"] and "100 % of all waiting" in told["waiting"]
     most = "MPI_Allreduce of up to 8 B takes the most time: 2.4 s, summed over the ranks, in 2,400 calls, 50 % of all"
     assert told["communication"] == most

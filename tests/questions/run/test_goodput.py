@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from rankscope.api.lineage import lineage_goodput
-from rankscope.api.run import Run
+from rankscope.api.run import Run, Selection
 from rankscope.questions.run.goodput import KINDS, account, attempts, goodput
 from rankscope.rank_file import LayerNumber, MarkKind, Part, State
 from rankscope.rank_file_writer import RankFileWriter
@@ -185,3 +186,14 @@ def test_what_was_overwritten_counts_as_if_it_were_not(tmp_path: Path, checkpoin
     assert cut.wall_ns == whole.wall_ns and sum(cut.kinds.values()) == pytest.approx(cut.wall_ns, rel=1e-4)
     for kind, time_ns in whole.kinds.items():
         assert cut.kinds[kind] == pytest.approx(time_ns, rel=0.02, abs=2e-4 * whole.wall_ns), kind
+
+
+def test_steps_that_only_the_collectives_show_count(tmp_path: Path) -> None:
+    """By the command and by the table: a program of MPI marks no steps, and they are in its log."""
+    archive = Path(__file__).resolve().parents[2] / "runs" / "cpu_runs.tar.xz"
+    with tarfile.open(archive) as packed:
+        packed.extractall(tmp_path, filter="data")
+    run = tmp_path / "mpi_toy"
+    [asked] = Run(run).answers(["goodput"], Selection())
+    for table in (lineage_goodput(run), asked):
+        assert not table.warnings and next(row for row in table.rows if row[0] == "useful steps")[1] > 0.5 * SECOND

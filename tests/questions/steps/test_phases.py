@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from rankscope.model.records import PHASES
+from rankscope.questions.findings.startup import slow_start
 from rankscope.questions.steps.phases import phase_calls, phase_ranks, phases
 from rankscope.questions.steps.startup import startup
 from rankscope.rank_file import COLLECTIVE, GroupKind, LayerNumber, MarkKind
@@ -78,6 +79,16 @@ def test_without_marks_the_log_tells_the_first_collective(tmp_path: Path) -> Non
         )
     )
     assert (row["first_collective_ns"], row["elapsed_ns"]) == (500 * MILLI, 10 * SECOND)
+
+
+def test_work_without_steps_is_no_start_up(tmp_path: Path) -> None:
+    """A program that communicates once and then computes for 7 s has neither steps nor a slow start."""
+    made = rank(0, 2)
+    log(made, [("MPI_Bcast", 8, 2_000, 2_500)])
+    run = opened(tmp_path, made)
+    named = {str(row[0]): row[5] for row in phases(run).rows}
+    assert named["after first collective"] == 7_500 * MILLI - named.get("finalize", 0) and "before steps" not in named
+    assert slow_start(run) == []
 
 
 def test_calls_by_phase(tmp_path: Path) -> None:

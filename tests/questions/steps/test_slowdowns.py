@@ -114,7 +114,7 @@ def test_the_rank_and_the_part_that_grew_are_named(tmp_path: Path) -> None:
     assert abs(found.first - (AT + 1)) <= 10
     assert found.grew_ns == pytest.approx(5 * MILLI, rel=0.1)
     assert slowdown_sentence(found).endswith(
-        "forward of rank 2, +5 ms a step"
+        "forward of rank 2, +5 ms per step"
     ) or "forward of rank 2" in slowdown_sentence(found)
 
 

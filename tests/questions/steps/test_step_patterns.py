@@ -96,7 +96,19 @@ def test_a_late_rank_whose_steps_have_no_part_in_common_with_the_others(tmp_path
         log(one, entries)
     (found,) = causes(opened(tmp_path, *made)).rows
     assert found[0] == 1 and found[2] == "own compute"
-    assert found[-1] == "all own time +4 ms a step against its peers"
+    assert found[-1] == "all own time +4 ms per step against its peers"
+
+
+@pytest.mark.parametrize("spread", [0.5, 1.0, 1.5, 2.0])
+def test_steps_are_found_although_times_vary_and_epochs_end_differently(tmp_path: Path, spread: float) -> None:
+    """As on a machine whose processors others use: the times show no period, and no two epochs are equal."""
+    chance = random.Random(6)
+    calls: list[Call] = [*PROLOGUE]
+    for epoch in range(24):
+        for _ in range(96):
+            calls += [(name, size, ms * chance.lognormvariate(0, spread)) for name, size, ms in (BIG, MIDDLE)]
+        calls.append(("MPI_Gatherv", 1000 + 8 * epoch, 30.0))
+    assert [len(one.number) for one in found(tmp_path, calls).ranks] == [24 * 96] * 2
 
 
 def test_many_equal_collectives_of_a_step_are_one_step(tmp_path: Path) -> None:

@@ -108,13 +108,13 @@ def test_a_late_host(part: Part, name: str, tmp_path: Path) -> None:
     assert (
         one.name == name and one.excess_ns == pytest.approx(12 * MILLI) and one.waited_ns == pytest.approx(12 * MILLI)
     )
-    assert "its host is busy outside CUDA calls for 42 ms a step, its peers for 30 ms" in one.evidence
+    assert "its host is busy outside CUDA calls for 42 ms per step, its peers for 30 ms" in one.evidence
 
 
 def test_a_slower_device(tmp_path: Path) -> None:
     one = told(simulated(tmp_path, device_ms=8.0))
     assert one.name == "slower device" and one.excess_ns == pytest.approx(8 * MILLI)
-    assert one.evidence == "its GPU computes 13 ms a step, its peers' 5 ms, with 100 kernels and copies against 100"
+    assert one.evidence == "its GPU computes 13 ms per step, its peers' 5 ms, with 100 kernels and copies against 100"
     (finding,) = straggler(simulated(tmp_path, device_ms=8.0))
     assert "power limit" in finding.action
 
@@ -154,4 +154,4 @@ def test_nothing_is_told_where_nobody_is_late_or_the_sums_do_not_explain_it(tmp_
     assert device_causes(simulated(tmp_path)) == []
     # the peers' hosts are as busy as the late one's: whatever it waited for, they did not
     run = simulated(tmp_path, host_ms=12.0, hidden=True)
-    assert device_causes(run) == [] and "The others wait for rank 1" in straggler(run)[0].title
+    assert device_causes(run) == [] and "Other ranks wait for rank 1" in straggler(run)[0].title

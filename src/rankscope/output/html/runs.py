@@ -40,7 +40,7 @@ def list_content(folder: str, lines: Sequence[RunLine]) -> dict[str, str]:
 def _entry(line: RunLine) -> str:
     state = line.state if line.state in ("running", "ended", "loaded") else "unread"
     facts = text(" · ".join([line.when, *line.facts]))
-    step = f"<b>{time_text(line.step_ns)}</b> a step" if line.step_ns else ""
+    step = f"<b>{time_text(line.step_ns)}</b> per step" if line.step_ns else ""
     return (
         f'<li id="run-{quote(line.name, safe="")}"><div class="what">'
         f'<a href="/run/{quote(line.name, safe="")}">{text(line.name)}</a> '

@@ -32,7 +32,7 @@ COLUMNS_OF_PARTS = {
     "copies": "copy_alone_ns",
     "idle: data loading": "data_ns",
     "idle: launching": "launch_ns",
-    "idle: synchronizing": "sync_ns",
+    "idle: synchronising": "sync_ns",
     "idle: no CPU": "preempted_ns",
     "idle: Python": "python_ns",
     "idle: GC": "gc_ns",

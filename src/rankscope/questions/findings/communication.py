@@ -73,16 +73,16 @@ def tiny_collectives(tables: Tables) -> list[Finding]:
         return []
     name = max(names, key=lambda key: names[key])
     horovod = negotiations > count / 2
-    per_step = f", {count / steps:.0f} a step" if steps else ""
+    per_step = f", {count / steps:.0f} per step" if steps else ""
     return [
         Finding(
             "tiny_collectives",
             f"{count} collectives of at most 4 KiB{per_step}, mostly {name}",
-            "with Horovod raise HOROVOD_CYCLE_TIME and use its response cache; else send flags and counters together "
-            "and less often"
+            "with Horovod raise HOROVOD_CYCLE_TIME and use its response cache; else send flags and counters together, "
+            "less often"
             if horovod
-            else "put gradients into few large buffers (DDP bucket_cap_mb, Horovod fusion threshold, one array)",
-            [f"collectives: rows up to 4 KiB: transfer {seconds(moving)} a rank, {seconds(moving / count)} each"],
+            else "fuse gradients into a few large buffers (DDP bucket_cap_mb, Horovod fusion threshold, one array)",
+            [f"collectives: rows up to 4 KiB: transfer {seconds(moving)} per rank, {seconds(moving / count)} each"],
             saved,
             in_steps=False,
         )
@@ -136,7 +136,7 @@ def pickled_objects(tables: Tables) -> list[Finding]:
     return [
         Finding(
             "pickled_objects",
-            f"{count} pickled objects are sent by mpi4py's {call}(), {seconds(total_ns)} of rank {rank}",
+            f"mpi4py's {call}() pickles {count} objects: {seconds(total_ns)} on rank {rank}",
             f"send arrays as buffers: comm.{call.capitalize()}(array) needs no pickle and no length beforehand",
             [f"routines: {count} pairs of {PAIRS[call][0]} of 4 or 8 bytes and {PAIRS[call][1]} right after it"],
             total_ns,
@@ -184,7 +184,7 @@ def _received(tables: Tables) -> list[Finding]:
             and probes >= PICKLED_FEWEST
             and total_ns >= PICKLED_NOTICEABLE * (elapsed_ns or 0)
         ):
-            sentence = f"{receives} pickled objects are received by mpi4py's recv(), {seconds(total_ns)} of rank {rank}"
+            sentence = f"mpi4py's recv() receives {receives} pickled objects: {seconds(total_ns)} on rank {rank}"
             action = "send and receive arrays as buffers: comm.Send(array) and comm.Recv(array)"
             evidence = [f"routines: as many MPI_Mprobe as MPI_Mrecv ({receives})"]
             return [Finding("pickled_objects", sentence, action, evidence, float(total_ns), in_steps=False)]
@@ -267,9 +267,9 @@ def exposed_communication(tables: Tables) -> list[Finding]:
     return [
         Finding(
             "exposed_communication",
-            f"Exposed transfer takes {seconds(each)} of a step of {seconds(step)} ({100 * each / step:.0f} %)",
+            f"Exposed transfer takes {seconds(each)} of each {seconds(step)} step ({100 * each / step:.0f} %)",
             "overlap it with the backward pass (DDP buckets, nonblocking calls), send less (larger batches, gradient "
-            "accumulation, lower precision) or look at the network's bandwidth in the table collectives",
+            "accumulation, lower precision), or check the bus bandwidth in the table collectives",
             [f"step_parts: exposed transfer is {seconds(least)} to {seconds(max(moving))} by rank{_hidden(steps)}"],
             each * min(counts),
             fix=Change("overlap"),
@@ -291,12 +291,11 @@ def _blocked(tables: Tables, steps: Steps) -> list[Finding]:
         Finding(
             "exposed_communication",
             f"{'Every rank is' if len(steady) > 1 else 'The rank is'} blocked in communication for at least "
-            f"{seconds(each)} of a step of {seconds(step)} ({100 * each / step:.0f} %)",
+            f"{seconds(each)} of each {seconds(step)} step ({100 * each / step:.0f} %)",
             "overlap it or send less: there is no other rank to wait for"
             if _is_alone(tables)
-            else "overlap it, send less, or find the late rank: only with all ranks recorded can waiting for one be "
-            "separated from transfer",
-            [f"step_parts: no rank has less exposed communication than {seconds(each)} a step"],
+            else "overlap it, send less, or find the late rank: to tell wait from transfer, every rank must be recorded",
+            [f"step_parts: no rank has less exposed communication than {seconds(each)} per step"],
             each * min(int(mask.sum()) for _, mask in steady),
         )
     ]
@@ -317,4 +316,4 @@ def _hidden(steps: Steps) -> str:
     ]
     if not hidden:
         return ""
-    return f"; {seconds(float(np.mean(hidden)))} are overlapped" if any(hidden) else "; nothing is overlapped"
+    return f"; {seconds(float(np.mean(hidden)))} is overlapped" if any(hidden) else "; nothing is overlapped"

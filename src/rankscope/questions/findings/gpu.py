@@ -70,8 +70,8 @@ def sync_saving_ns(device: DeviceSteps, bare_ns: float | None = None) -> float:
 
 
 def _of_step(ns: float, step_ns: float, is_bare: bool) -> str:
-    which = "an unrecorded" if is_bare else "a"
-    return f"{seconds(ns)} of {which} step of {seconds(step_ns)} ({100 * ns / step_ns:.0f} %)"
+    unrecorded = "unrecorded " * is_bare
+    return f"{seconds(ns)} of each {seconds(step_ns)} {unrecorded}step ({100 * ns / step_ns:.0f} %)"
 
 
 def _bare_step_ns(devices: list[DeviceSteps], bare: Mapping[int, float]) -> float:
@@ -133,7 +133,7 @@ def gpu_communication(tables: Tables) -> list[Finding]:
     overlapped = _mean(devices, lambda device: device.overlapped_ns)
     shares = [device.wait_share for device in devices if device.wait_share is not None]
     waits = mean(shares) if shares else None
-    evidence = [f"gpu_steps: {seconds(overlapped)} a step are overlapped with compute, {seconds(exposed)} are not"]
+    evidence = [f"gpu_steps: {seconds(overlapped)} per step is overlapped with compute, {seconds(exposed)} is not"]
     action = "overlap it with backward (smaller DDP buckets, FSDP prefetch), send less (bf16 gradients, accumulation)"
     if waits is not None:
         evidence.append(f"collectives: {100 * waits:.0f} % of the time in them is waiting for the last rank")
@@ -142,11 +142,11 @@ def gpu_communication(tables: Tables) -> list[Finding]:
     bare = unrecorded_ns(tables)
     bare_step = _bare_step_ns(devices, bare)
     floor, saved = host_floor_ns(tables), exposed * bare_step / step  # as much less as the step is shorter
-    title = f"The GPUs communicate without computing for {_of_step(saved, bare_step, bool(bare))}"
+    title = f"Exposed communication on the GPUs takes {_of_step(saved, bare_step, bool(bare))}"
     if floor is not None and bare_step - floor[0] < saved:
         saved = max(0.0, bare_step - floor[0])
-        title += f", of which {seconds(saved)} could be saved: then the hosts limit the step"
-        evidence.append(f"step_parts: the slowest host needs {seconds(floor[0])} a step, {floor[1]}")
+        title += f"; overlapping it would save {seconds(saved)} per step: then the hosts limit the step"
+        evidence.append(f"step_parts: the slowest host needs {seconds(floor[0])} per step, {floor[1]}")
     return [Finding("gpu_communication", title, action, evidence, saved * steps_of(tables).all_steps())]
 
 
@@ -166,7 +166,7 @@ def gpu_idle_causes(tables: Tables) -> list[Finding]:
 
     def add(rule: str, ns: float, title: str, action: str, evidence: str) -> None:
         if ns >= NOTICEABLE * step:
-            title = f"{title} for {_of_step(ns, step, bool(bare))}"
+            title = f"{title} {_of_step(ns, step, bool(bare))}"
             findings.append(Finding(rule, title, action, [f"gpu_steps: {evidence}"], ns * steps))
 
     calls, kernels = _mean(gpus, lambda gpu: gpu.counts["sync_calls"]), _mean(gpus, lambda gpu: gpu.counts["kernels"])
@@ -174,66 +174,66 @@ def gpu_idle_causes(tables: Tables) -> list[Finding]:
     add(
         "synchronising",
         sync,
-        "The host waits for the GPU, and then the GPU for the host,",
-        "take .item(), .cpu(), print(loss) and torch.cuda.synchronize() out of the step, or do them every 100 steps",
-        f"{calls:.3g} calls a step wait for the device, {seconds(inside)} in all",
+        "Synchronising host and GPU costs",
+        "take .item(), .cpu(), print(loss) and torch.cuda.synchronize() out of the step, or call them every 100 steps",
+        f"{calls:.3g} calls per step wait for the device, {seconds(inside)} in total",
     )
     lengths = [gpu.mean_kernel_ns for gpu in gpus if gpu.mean_kernel_ns is not None]
     each = f" of {seconds(mean(lengths))} each" if lengths else ""
     add(
         "launch_bound",
         max(0.0, idle("launch") - sync - added),
-        "The GPU waits for the host to launch kernels",
+        "The GPU waits for the host to launch kernels for",
         "use CUDA graphs (torch.compile(mode='reduce-overhead')), torch.compile, or larger batches",
-        f"{kernels:.0f} kernels a step{each}, busy {100 * busy / _mean(gpus, lambda gpu: gpu.step_ns):.0f} %",
+        f"{kernels:.0f} kernels per step{each}, GPU busy {100 * busy / _mean(gpus, lambda gpu: gpu.step_ns):.0f} %",
     )
     add(
         "gpu_idle",
         idle("unknown"),
-        "The GPU is idle, and nothing says what the host does meanwhile,",
+        "GPU idle time of unknown cause takes",
         "mark the parts of the loop with ranges (NVTX, torch.profiler.record_function), or record with `rankscope run`",
         "the host neither launches nor waits for the device",
     )
     add(
         "data_bound",
         idle("data"),
-        "The GPU waits for the data loader",
-        "give the data loader more workers, prefetch more, or a faster source",
-        f"{seconds(idle('data'))} of {seconds(_mean(gpus, lambda gpu: gpu.idle_ns))} idle a step are waiting for data",
+        "The GPU waits for the data loader for",
+        "give the data loader more workers or a faster source, or prefetch more",
+        f"{seconds(idle('data'))} of {seconds(_mean(gpus, lambda gpu: gpu.idle_ns))} idle per step is waiting for data",
     )
     add(
         "between_parts",
         max(0.0, idle("python") - max(0.0, sync - idle("launch"))),
-        "The GPU waits for Python outside forward, backward and optimizer",
+        "The GPU waits for Python outside forward, backward and optimizer for",
         "look at what the loop does there: logging, metrics, copies of tensors to the host",
         "the host is outside all parts of the step",
     )
     add(
         "gc_bound",
         idle("gc"),
-        "The GPU waits for Python's garbage collection",
-        "call gc.freeze() after the start, or gc.disable() and collect every few hundred steps",
+        "The GPU waits for Python's garbage collection for",
+        "call gc.freeze() after start-up, or gc.disable() and collect every few hundred steps",
         "idle during collections",
     )
     add(
         "recompiling",
         idle("compile"),
-        "The GPU waits for torch to compile",
+        "The GPU waits for torch to compile for",
         "keep shapes constant, or mark them dynamic (torch._dynamo.mark_dynamic)",
         "idle while torch compiles in steady steps",
     )
     add(
         "without_cpu",
         idle("preempted"),
-        "The GPU waits for a host thread that has no CPU",
-        "start fewer threads and data workers, or bind ranks to cores of their own",
+        "The GPU waits for a host thread without a CPU for",
+        "start fewer threads and data workers, or bind each rank to its own cores",
         "the loop's thread could have run and had no CPU",
     )
     add(
         "host_collectives",
         idle("blocked"),
-        "The GPU waits while the host is blocked in a collective",
-        "communicate with NCCL on the device, less often, or overlapped with computation (async_op=True, Iallreduce)",
+        "The GPU waits while the host is blocked in a collective for",
+        "communicate on the device (NCCL), less often, or overlapped with compute (async_op=True, Iallreduce)",
         "the host is blocked in a collective of Gloo or MPI",
     )
     return findings
@@ -251,15 +251,15 @@ def gpu_copies_alone(tables: Tables) -> list[Finding]:
     size = _mean(devices, lambda device: device.counts["copy_bytes"])
     pageable = _mean(devices, lambda device: device.counts["pageable_bytes"])
     of_it = 100 * pageable / size if size else 0.0
-    action = "copy on a separate stream, one batch ahead, with non_blocking=True"
+    action = "copy one batch ahead on a separate stream, with non_blocking=True"
     if pageable > MOSTLY * size:
-        action = "pin the host's memory (DataLoader(pin_memory=True)), then copy with non_blocking=True, a batch ahead"
+        action = "pin host memory (DataLoader(pin_memory=True)), then copy one batch ahead with non_blocking=True"
     return [
         Finding(
             "gpu_copies",
-            f"The GPU copies without computing for {_of_step(copy, step, bool(bare))}",
+            f"Exposed copies on the GPU take {_of_step(copy, step, bool(bare))}",
             action,
-            [f"gpu_steps: {size / 1e6:.3g} MB a step, {of_it:.0f} % from or to pageable memory"],
+            [f"gpu_steps: {size / 1e6:.3g} MB per step, {of_it:.0f} % from or to pageable memory"],
             copy * steps_of(tables).all_steps(),
         )
     ]
@@ -284,14 +284,14 @@ def gpu_active_window(tables: Tables) -> list[Finding]:
         (
             exposed,
             IN_WINDOW,
-            "communicate without computing",
-            "overlap it with computation, or send less",
+            "only communicate",
+            "overlap it with compute, or send less",
             "gpu_time",
         ),
         (
             copying,
             IN_WINDOW,
-            "copy without computing",
+            "only copy",
             "copy on a separate stream, overlapped with kernels",
             "gpu_copies",
         ),
@@ -318,9 +318,9 @@ SUMMED = """
     WHERE role = 'rank' AND layer = 'gpu' AND total_ns IS NOT NULL GROUP BY ALL"""
 OF_SUM = {COMMUNICATION: 0.2, COPY: 0.3}  # of the time of all activities
 SUMMED_ADVICE = {
-    COMMUNICATION: "overlap it with computing, or send less; a recorded run or a trace with times (nsys, "
-    "torch.profiler) says how much is overlapped already, and who waits for whom",
-    COPY: "pin the host's memory, copy ahead on a stream of its own, and leave on the GPU what is needed there again",
+    COMMUNICATION: "overlap it with compute, or send less; a recorded run or a timeline (nsys, torch.profiler) shows "
+    "how much is overlapped already, and who waits for whom",
+    COPY: "pin host memory, copy ahead on a separate stream, and keep on the GPU what it needs again",
 }
 
 
@@ -337,13 +337,13 @@ def gpu_sums(tables: Tables) -> list[Finding]:
     return [
         Finding(
             "gpu_sums",
-            f"{what} {100 * spent[kind] / all_ns:.0f} % of GPU time, {seconds(spent[kind] / len(processes))} a rank",
+            f"{what} {100 * spent[kind] / all_ns:.0f} % of GPU time, {seconds(spent[kind] / len(processes))} per rank",
             SUMMED_ADVICE[kind],
             [f"gpu: {seconds(spent[kind])} of {seconds(all_ns)}, summed over {counted(len(processes), 'rank')}"],
             spent[kind] / len(processes),
             in_steps=False,
         )
-        for kind, what in ((COMMUNICATION, "Kernels that communicate take"), (COPY, "Copies take"))
+        for kind, what in ((COMMUNICATION, "Communication kernels take"), (COPY, "Copies take"))
         if all_ns and spent.get(kind, 0.0) >= OF_SUM[kind] * all_ns
     ]
 

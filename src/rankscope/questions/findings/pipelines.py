@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import mean
 
 from rankscope.model.tables import Tables
 from rankscope.questions.findings.finding import Finding, seconds
 from rankscope.questions.parallelism.bubbles import Bubbles, Slow, bubbles_of, slow_parts, slow_words
+from rankscope.questions.steps.data import steps_of
 from rankscope.questions.stragglers.causes import LateCause, causes_of
 from rankscope.questions.whatif.changes import Change
 
@@ -18,13 +20,13 @@ def pipeline_bubble(tables: Tables) -> list[Finding]:
     bubbles = bubbles_of(tables)
     if bubbles is None or not bubbles.micro_batches:
         return []
-    step = float(bubbles.window.mean())
+    window, step = float(bubbles.window.mean()), _step_ns(tables, bubbles)
     filling = float((bubbles.parts["warmup"] + bubbles.parts["drain"]).mean())
     shares = [float(bubbles.parts[name].mean()) / step for name in ("warmup", "drain", "transfer", "imbalance")]
     share = bubbles.analytic_share
-    by_schedule = share * step if share is not None else filling  # what is beyond is uneven stages and messages
+    by_schedule = share * window if share is not None else filling  # what is beyond is uneven stages and messages
     saved = min(filling, by_schedule) / 2
-    if filling < LARGE * step or saved < LARGE / 2 * step:
+    if filling < LARGE * window or saved < LARGE / 2 * window:
         return []
     more = f"{2 * bubbles.micro_batches} micro-batches of half the size"
     interleave = f"2 chunks of the model on each rank (an interleaved schedule) instead of {max(1, bubbles.chunks)}"
@@ -34,18 +36,26 @@ def pipeline_bubble(tables: Tables) -> list[Finding]:
     return [
         Finding(
             "pipeline_bubble",
-            f"The pipeline of {bubbles.stages} stages is idle for {100 * sum(shares):.0f} % of a step of "
-            f"{seconds(step)}: it is filled and drained for only {bubbles.micro_batches} micro-batches",
-            f"{more}, or {interleave}: either halves the time to fill and drain, {seconds(saved)} of a step",
+            f"The pipeline of {bubbles.stages} stages is idle for {100 * sum(shares):.0f} % of each "
+            f"{seconds(step)} step: it fills and drains for only {bubbles.micro_batches} micro-batches",
+            f"{more}, or {interleave}: either halves the time to fill and drain and saves {seconds(saved)} per step",
             [f"bubbles: {causes} of the step, mean over the stages"],
             saved * len(bubbles.numbers),
         )
     ]
 
 
+def _step_ns(tables: Tables, bubbles: Bubbles) -> float:
+    """The mean step, as on the first screen: in a table of operations a pipeline's passes are only a part of it."""
+    steps = steps_of(tables)
+    lengths = (rank.length_ns[steps.steady(rank)] for rank in steps.ranks)
+    known = [float(steady.mean()) for steady in lengths if len(steady)]
+    return mean(known) if known else float(bubbles.window.mean())
+
+
 NAMES = ("warm-up", "drain", "exposed transfer", "imbalance")
 WHAT_TO_DO = {
-    "stage": "move layers from it to the other stages until all take as long (the loss and the embedding count too)",
+    "stage": "move layers from it to the other stages until all take equally long (loss and embedding count too)",
     "rank": "the same work takes longer there than on the other ranks of its stage: look at its host, clocks and cores",
     "link": "look at this connection (NIC, cable, route, a host's load), or send what goes over it in lower precision",
 }
@@ -73,15 +83,16 @@ def slow_pipeline_part(tables: Tables) -> list[Finding]:
     """A stage, rank or link that all others of a pipeline wait for."""
     bubbles = bubbles_of(tables)
     slow, late = slow_in_pipeline(tables)
-    return [_finding(bubbles, slow, late)] if bubbles is not None and slow is not None else []
+    return (
+        [_finding(_step_ns(tables, bubbles), bubbles, slow, late)] if bubbles is not None and slow is not None else []
+    )
 
 
-def _finding(bubbles: Bubbles, slow: Slow, late: Sequence[LateCause]) -> Finding:
-    step = float(bubbles.window.mean())
+def _finding(step: float, bubbles: Bubbles, slow: Slow, late: Sequence[LateCause]) -> Finding:
     what = "messages take" if slow.kind == "link" else "computing takes"
     title = (
         f"The pipeline waits for {slow_words(slow)}: {what} {slow.times:.2g} times as long as elsewhere, "
-        f"{seconds(slow.excess_ns)} of a step of {seconds(step)} ({100 * slow.excess_ns / step:.0f} %)"
+        f"{seconds(slow.excess_ns)} of each {seconds(step)} step ({100 * slow.excess_ns / step:.0f} %)"
     )
     evidence = ["messages: transfer between the two ranks" if slow.kind == "link" else "bubbles: compute of each stage"]
     evidence += [f"causes: {cause.evidence}" for cause in late[:1]]

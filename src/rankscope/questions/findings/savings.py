@@ -37,21 +37,21 @@ def replayed_savings(tables: Tables, findings: Sequence[Finding]) -> None:
 
 
 # by the kind of the what-if: why it saves less than its title says that a step loses, and why more
-THEN_OTHERS = ", then others hold the step up"
-LATER = ": in some steps it is later than that, and waits that follow from it end, too"
+OTHERS_LIMIT = "then other ranks limit the step"
+LATER_AT_TIMES = "it is later in some steps, and delays the steps that follow"
 LESS = {
-    "overlap": " by overlap: the rest becomes wait",
-    "rank": THEN_OTHERS,
-    "stage": THEN_OTHERS,
-    "cause": ": ranks wait for others as long",
+    "overlap": "the rest turns into wait",
+    "rank": OTHERS_LIMIT,
+    "stage": OTHERS_LIMIT,
+    "cause": "ranks would still wait for others",
 }
 MORE = {
-    "overlap": " by overlap: waits that follow from it end, too",
-    "rank": LATER,
-    "stage": LATER,
-    "cause": ": some ranks lose more by it, and others wait for them",
+    "overlap": "ranks would also wait less for each other",
+    "rank": LATER_AT_TIMES,
+    "stage": LATER_AT_TIMES,
+    "cause": "some ranks lose more, and the others wait for them",
 }
-NOTHING_TO_OVERLAP = " by overlap: there is no more compute to hide it behind"
+TOO_LITTLE_COMPUTE = "there is too little compute to hide all of it"
 
 
 def _of_it(model: Model, change: Change, loss_ns: float, saved_ns: float) -> str:
@@ -59,9 +59,11 @@ def _of_it(model: Model, change: Change, loss_ns: float, saved_ns: float) -> str
     if not loss_ns or abs(saved_ns - loss_ns) <= ALIKE * loss_ns:
         return ""
     if saved_ns > loss_ns:
-        return f"; {seconds(saved_ns)} of a step could be saved{MORE[change.kind]}"
-    why = NOTHING_TO_OVERLAP if change.kind == "overlap" and _is_least(model, change) else LESS[change.kind]
-    return f"; {seconds(saved_ns)} of it could be saved{why}"
+        why = MORE[change.kind]
+    else:
+        why = TOO_LITTLE_COMPUTE if change.kind == "overlap" and _is_least(model, change) else LESS[change.kind]
+    fixing = "overlapping" if change.kind == "overlap" else "fixing"
+    return f"; {fixing} it would save {seconds(saved_ns)} per step: {why}"
 
 
 def _by_moving_layers(model: Model, change: Change) -> str:
@@ -69,7 +71,7 @@ def _by_moving_layers(model: Model, change: Change) -> str:
     if change.kind != "stage":
         return ""
     moved_ns = float((model.replayed_ns - model.changed_ns([Change("balance")])).mean())
-    return f"; {seconds(max(0.0, moved_ns))} by moving layers, which other stages then compute"
+    return f"; moving layers to other stages would save {seconds(max(0.0, moved_ns))}"
 
 
 def _is_least(model: Model, change: Change) -> bool:

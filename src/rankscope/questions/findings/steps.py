@@ -44,9 +44,9 @@ def data_bound(tables: Tables) -> list[Finding]:
         Finding(
             "data_bound",
             f"{'All ' + counted(len(shares), 'rank') + ' wait' if len(shares) > 1 else 'The rank waits'} for the data "
-            f"loader for {seconds(least)} of a step of {seconds(step)} ({100 * least / step:.0f} %)",
-            "give the data loader more workers (num_workers), prefetch more, or a faster source",
-            [f"step_parts: no rank waits less than {seconds(least)} a step"],
+            f"loader for {seconds(least)} of each {seconds(step)} step ({100 * least / step:.0f} %)",
+            "give the data loader more workers (num_workers) or a faster source, or prefetch more",
+            [f"step_parts: no rank waits less than {seconds(least)} per step"],
             least * steps.all_steps(),
             fix=Change("cause", cause="data"),
             loss_ns=least,
@@ -97,9 +97,9 @@ def gc_bound(tables: Tables) -> list[Finding]:
     return [
         Finding(
             "gc_bound",
-            f"Python collects garbage for {seconds(taken.sum_ns / taken.steps)} of a step of "
-            f"{seconds(taken.steps_ns / taken.steps)} ({100 * taken.sum_ns / taken.steps_ns:.0f} %)",
-            "call gc.freeze() after the start, or gc.disable() and collect every few hundred steps on all ranks",
+            f"Python collects garbage for {seconds(taken.sum_ns / taken.steps)} of each "
+            f"{seconds(taken.steps_ns / taken.steps)} step ({100 * taken.sum_ns / taken.steps_ns:.0f} %)",
+            "call gc.freeze() after start-up, or gc.disable() and collect every few hundred steps on all ranks",
             [f"step_parts: GC, {seconds(taken.sum_ns)} in {taken.having} of {counted(taken.steps, 'step')}"],
             taken.in_all_ns,
             fix=Change("cause", cause="gc"),
@@ -120,8 +120,8 @@ def checkpointing(tables: Tables) -> list[Finding]:
             "checkpointing",
             f"Checkpoints block the loop: {seconds(taken.sum_ns)}, {100 * taken.sum_ns / taken.steps_ns:.0f} % of "
             "the steps",
-            "write them beside the loop (torch.distributed.checkpoint.async_save), shard them over the ranks, to a "
-            "faster file system, or less often",
+            "save them asynchronously (torch.distributed.checkpoint.async_save), shard them over the ranks, write "
+            "them to a faster file system, or less often",
             [
                 f"step_parts: Checkpoint, {seconds(taken.sum_ns / taken.having)} in each of "
                 f"{counted(taken.having, 'step')}"
@@ -167,7 +167,7 @@ def compiling(tables: Tables) -> list[Finding]:
         findings.append(
             Finding(
                 "recompiling",
-                f"torch compiles {again:.0f} times after the first step, {seconds(later_ns)} in all "
+                f"torch compiles {again:.0f} times after the first step, {seconds(later_ns)} in total "
                 f"({100 * later_ns / steps_ns:.0f} % of the steps)",
                 "keep shapes constant, or mark them dynamic (torch._dynamo.mark_dynamic); the table programs says why",
                 [
@@ -220,7 +220,7 @@ def _compiling_programs(tables: Tables) -> list[Finding]:
         findings.append(
             Finding(
                 "recompiling",
-                f"JAX compiles {again:.0f} times after the first step, {seconds(later_ns)} in all "
+                f"JAX compiles {again:.0f} times after the first step, {seconds(later_ns)} in total "
                 f"({later_ns / steps_ns:.0%} of the steps), longest: {name}",
                 "keep shapes and static arguments constant (pad the last batch), and make jitted functions once",
                 [f"programs: {name}: {why}" if why else f"programs: {name}, in the phase steady"],

@@ -16,6 +16,7 @@ from rankscope.questions.collectives.waiting import straggler as awaited_rank
 from rankscope.questions.findings.finding import Finding, seconds
 from rankscope.questions.findings.pipelines import slow_in_pipeline
 from rankscope.questions.findings.steps import stall
+from rankscope.questions.run.overview import run_elapsed_ns
 from rankscope.questions.steps.data import Steps, steps_of
 from rankscope.questions.steps.waits import waits_per_step
 from rankscope.questions.stragglers.causes import LateCause, causes_of
@@ -77,10 +78,10 @@ def host_imbalance(tables: Tables) -> list[Finding]:
     return [
         Finding(
             "host_imbalance",
-            f"Host {slow.host} is slow: its ranks {ranges(slow.ranks)} need {seconds(slow.own_ns)} a step, "
+            f"Host {slow.host} is slow: its ranks {ranges(slow.ranks)} need {seconds(slow.own_ns)} per step, "
             f"all others {seconds(slow.others_ns)}",
             "compare clock speed, temperature, other users and placement of that host with the others', or replace it",
-            [f"step_parts: the fastest of its ranks is {seconds(slow.gap_ns)} a step behind the slowest of the others"],
+            [f"step_parts: its fastest rank is {seconds(slow.gap_ns)} per step behind the slowest of the others"],
             slow.gap_ns * slow.steps,
             fix=Change("rank", ranks=tuple(sorted(slow.ranks))),
             loss_ns=slow.own_ns - slow.others_ns,
@@ -126,20 +127,21 @@ def oversubscribed(tables: Tables) -> list[Finding]:
             continue
         cpus = max(wanting.cpus for wanting in ranks)
         wanted = sum(wanting.used + wanting.share for wanting in ranks)
-        of = "a step" if ranks[0].steps else "the run"
-        wait, they = ("wait", "they want") if len(ranks) > 1 else ("waits", "it wants")
-        title = f"{counted(len(ranks), 'rank')} on {host} {wait} for a CPU for {100 * share:.0f} % of {of}: "
+        of = "each step" if ranks[0].steps else "the run"
+        wait, they = ("wait", "they need") if len(ranks) > 1 else ("waits", "it needs")
+        each = typical([wanting.runnable_ns for wanting in ranks])
+        of_all = share if ranks[0].steps else each / (run_elapsed_ns(tables) or ranks[0].whole_ns)
+        title = f"{counted(len(ranks), 'rank')} on {host} {wait} for a CPU for {100 * of_all:.0f} % of {of}: "
         if wanted > cpus:
-            title += f"{they} {wanted:.1f} CPUs at a time, of {cpus}"
+            title += f"{they} {wanted:.1f} CPUs at a time and have {cpus}"
             action = "start fewer ranks on a host, or fewer threads in each (OMP_NUM_THREADS, torch.set_num_threads, "
             action += "num_workers)"
         else:
             title += f"other programs, or other threads of the job, take its {cpus}"
             action = "keep other programs off its CPUs, start fewer threads (OMP_NUM_THREADS, num_workers), or bind "
-            action += "ranks to cores of their own"
-        each = typical([wanting.runnable_ns for wanting in ranks])
+            action += "each rank to its own cores"
         evidence = (
-            f"step_parts: Runnable, no CPU, {seconds(each)} a step on the median rank"
+            f"step_parts: Runnable, no CPU, {seconds(each)} per step on the median rank"
             if ranks[0].steps
             else f"ranks (SQL): runnable_ns ÷ elapsed_ns, at least {100 * share:.0f} % on every rank"
         )
@@ -184,8 +186,8 @@ ACTIONS = {
     "optimizer": "look at what follows its optimizer step: logging, averaging, callbacks on one rank only",
     "zero_grad": "look at what else runs there on this rank only",
     "checkpoint": "save checkpoints asynchronously, or shard them over the ranks",
-    "garbage collection": "call gc.freeze() after the start, and collect by hand on all ranks at the same step",
-    "preemption": "keep other programs off its cores, or bind ranks to cores of their own",
+    "garbage collection": "call gc.freeze() after start-up, and collect by hand on all ranks at the same step",
+    "preemption": "keep other programs off its cores, or bind each rank to its own cores",
     "page faults": "reuse its buffers instead of allocating them in each step; look at the memory left on its host",
     "slower device": "compare clock speed, power limit, temperature and neighbours of its GPU with the others'",
     "more work on the device": "share the samples evenly: larger inputs or longer sequences on this rank",
@@ -234,11 +236,11 @@ def _of_stage(stage: int, late: Sequence[LateCause]) -> Finding:
     ranks = ranges([cause.late.rank for cause in late])
     return Finding(
         "straggler",
-        f"Stage {stage} (ranks {ranks}) is late by {seconds(worst.late.excess.value)} a step: {worst.name}",
+        f"Stage {stage} (ranks {ranks}) is late by {seconds(worst.late.excess.value)} per step: {worst.name}",
         "move layers from it to other stages; rankscope whatif --balance stage says what an even share saves",
         [
             f"causes: {worst.evidence}",
-            f"step_parts: its peers are blocked {seconds(worst.late.waited_ns)} a step longer",
+            f"step_parts: its peers are blocked {seconds(worst.late.waited_ns)} longer per step",
         ],
         worst.late.waited_ns * worst.late.steps,
         fix=Change("stage", stages=(stage,)),
@@ -248,12 +250,12 @@ def _of_stage(stage: int, late: Sequence[LateCause]) -> Finding:
 
 def _finding(cause: LateCause) -> Finding:
     late = cause.late
-    title = f"{at_host(late.rank, late.host, 'Rank')} is late by {seconds(late.excess.value)} a step: {cause.name}"
+    title = f"{at_host(late.rank, late.host, 'Rank')} is late by {seconds(late.excess.value)} per step: {cause.name}"
     return Finding(
         "straggler",
         title,
         ACTIONS.get(cause.name, OTHERWISE),
-        [f"causes: {cause.evidence}", f"step_parts: its peers are blocked {seconds(late.waited_ns)} a step longer"],
+        [f"causes: {cause.evidence}", f"step_parts: its peers are blocked {seconds(late.waited_ns)} longer per step"],
         late.waited_ns * late.steps,
         fix=Change("rank", ranks=(late.rank,)),
         loss_ns=late.excess.value,
@@ -276,7 +278,7 @@ def _by_waiting(tables: Tables) -> list[Finding]:
     saved_ns = _exposed_at_most(tables, known.log.ranks[place], caused / max(1, len(known.log.ranks) - 1))
     if saved_ns is None:
         return []
-    title = f"The others wait for {at_host(known.log.ranks[place], known.log.hosts[place])}"
+    title = f"Other ranks wait for {at_host(known.log.ranks[place], known.log.hosts[place])}"
     share = caused / waiting.all_caused_ns
     of_all = f"{100 * share:.0f} % of all waiting"
     evidence = [f"waiting: it makes the others wait {seconds(caused)} summed over them, {of_all}"]
@@ -286,7 +288,7 @@ def _by_waiting(tables: Tables) -> list[Finding]:
         evidence.append(f"waiting: it is in collectives for {seconds(inside[place])}, its peers for {seconds(others)}")
     action, loss_ns = OTHERWISE, 0.0
     for late in device_causes(tables):  # of the same rank, if it can be told
-        title = f"{at_host(late.rank, late.host, 'Rank')} is late by {seconds(late.excess_ns)} a step: {late.name}"
+        title = f"{at_host(late.rank, late.host, 'Rank')} is late by {seconds(late.excess_ns)} per step: {late.name}"
         evidence.insert(0, f"causes: {late.evidence}")
         loss_ns = late.excess_ns
         of_a_kernel = (text for cause, text in OF_A_KERNEL.items() if late.name.startswith(cause))

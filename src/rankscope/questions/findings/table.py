@@ -126,7 +126,7 @@ def not_looked_for(tables: Tables) -> list[str]:
             "that repeat)."
         )
     if not has_run_delay(tables):
-        notes.append("Not checked: ranks without a CPU. The system did not report how long they waited for one.")
+        notes.append("Not checked: ranks waiting for a CPU. The system did not report it.")
     if not steps.ranks:
         notes.append("Not checked: single steps that take much longer. There are no steps.")
     if ranks > 1 and not steps.ranks and not collectives_of(tables).splits:

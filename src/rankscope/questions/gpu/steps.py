@@ -60,7 +60,7 @@ GPU_STEPS_COLUMNS = (
         "idle while the loop's thread is in zero_grad, forward, backward or optimizer",
     ),
     Column("data_ns", Unit.NS, "Idle: data loading", "idle while it waits for the data loader"),
-    Column("sync_ns", Unit.NS, "Idle: synchronizing", "idle while it is inside a CUDA call that waits for the device"),
+    Column("sync_ns", Unit.NS, "Idle: synchronising", "idle while it is inside a CUDA call that waits for the device"),
     Column(
         "preempted_ns",
         Unit.NS,
@@ -81,7 +81,7 @@ GPU_STEPS_COLUMNS = (
     Column("unknown_ns", Unit.NS, "Idle: unknown", "idle while it is not known what the thread did"),
     Column("p50_ns", Unit.NS, "Step p50", "median length of these steps on the device"),
     Column("p99_ns", Unit.NS, "Step p99", "99th percentile of it, linear between neighbours"),
-    Column("kernels", Unit.NUMBER, "Kernels a step", "kernels that a step launches, mean"),
+    Column("kernels", Unit.NUMBER, "Kernels per step", "kernels that a step launches, mean"),
     Column("kernel_ns", Unit.NS, "Mean kernel", "mean length of those kernels"),
 )
 # The step's time without a CPU, as far as the host could have given the device work in it.

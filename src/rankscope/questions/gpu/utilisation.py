@@ -27,7 +27,7 @@ UTILISATION_COLUMNS = (
     Column(
         "step_tflop",
         Unit.NUMBER,
-        "TFLOP a step",
+        "TFLOP per step",
         "10¹² floating-point operations of a sampled step, mean: matrix products, convolutions, attention and "
         "recurrent layers by the shapes of their operators; a product and its sum are two",
     ),
@@ -167,7 +167,7 @@ def _counted(rows: Sequence[Any]) -> str:
     unseen = max((row[5] for row in rows), default=0)
     if unseen:
         name = next(row[6] for row in rows if row[5])
-        why.append(f"{counted(unseen, 'operator')} a step like {name} cannot be counted")
+        why.append(f"{counted(unseen, 'operator')} per step like {name} cannot be counted")
     if not why:
         return ALL_COUNTED
     return ("at least: " if any(row[3] for row in rows) else "unknown: ") + "; ".join(why)
@@ -250,7 +250,7 @@ ENERGY_COLUMNS = (
         "Steady steps",
         "steady steps of the first rank between the first and the last sample within them, with parts of steps",
     ),
-    Column("step_j", Unit.NUMBER, "J a step", "energy between those two samples ÷ `steps`"),
+    Column("step_j", Unit.NUMBER, "J per step", "energy between those two samples ÷ `steps`"),
     Column(
         "error",
         Unit.SHARE,

@@ -30,7 +30,7 @@ COLUMNS = (
         "medians); median of the latest 15 windows; 0 if below",
     ),
     Column("cost_error", Unit.SHARE, "±", "standard error of `cost`: 1.25 × 1.4826 × median deviation ÷ √windows"),
-    Column("spent_ns", Unit.NS, "Cost in all", "`cost` ÷ (1 + `cost`) × recorded time of steps + switching on and off"),
+    Column("spent_ns", Unit.NS, "Total cost", "`cost` ÷ (1 + `cost`) × recorded time of steps + switching on and off"),
     Column("spent_share", Unit.SHARE, "% of elapsed", "`spent_ns` ÷ elapsed time of the process"),
     Column("kernels", Unit.COUNT, "Kernels recorded", "kernels in windows"),
     Column(
@@ -44,7 +44,7 @@ COLUMNS = (
         "work_error",
         Unit.SHARE,
         "± estimate",
-        "standard deviation of kernel time a step over windows ÷ √windows ÷ its mean; empty below three windows",
+        "standard deviation of kernel time per step over windows ÷ √windows ÷ its mean; empty below three windows",
     ),
 )
 SQL = f"""

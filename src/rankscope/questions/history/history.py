@@ -14,6 +14,7 @@ import numpy as np
 
 from rankscope.model.tables import Words
 from rankscope.questions.history.changes import FEWEST, NOTICEABLE, SURE, Change, level_changes
+from rankscope.questions.wording import counted
 
 Array = Any  # of numpy
 UNKNOWN = "unknown"
@@ -180,7 +181,7 @@ def _name(runs: Runs, row: int, by: Sequence[str]) -> tuple[str, str]:
         if name == "command":
             words.append(short_command(runs.text(name, row)))
         elif name == "ranks":
-            words.append(f"{int(runs.numbers[name][row])} ranks")
+            words.append(counted(int(runs.numbers[name][row]), "rank"))
         elif name == "host":
             words.append(", ".join(runs.hosts(row)) or UNKNOWN)
         elif name != "project":

@@ -63,7 +63,7 @@ REGRESSION_COLUMNS = (
     Column("after_share", Unit.SHARE, "Since then", "the same of goodput"),
     Column("runs_before", Unit.COUNT, "Runs before", "number of runs of the level before"),
     Column("runs_since", Unit.COUNT, "Runs since", "number of runs of the new level"),
-    Column("goes_on", Unit.NAME, "Goes on", "yes where the newest run belongs to the new level"),
+    Column("goes_on", Unit.NAME, "Ongoing", "yes where the newest run belongs to the new level"),
     Column("until", Unit.NAME, "Until run", "the last run of the new level"),
     Column("kind", Unit.NAME, "Kind", "step: from one run to the next; gradual: a line describes it better"),
 )

@@ -47,7 +47,7 @@ def _longest(table: Table) -> str:
     longest_ns, who, step = max(cells)
     mean_ns = sum(cell for cell, _, _ in cells) / len(cells)
     where = f"{table.columns[0].name} {who} in step {step}"
-    return f"A rank waits {seconds(mean_ns)} a step on average, {seconds(longest_ns)} at most ({where})"
+    return f"A rank waits {seconds(mean_ns)} per step on average, {seconds(longest_ns)} at most ({where})"
 
 
 def waiting_section(tables: Tables, wanted: PageOptions) -> Section | None:

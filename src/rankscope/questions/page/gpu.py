@@ -140,4 +140,4 @@ def _time_title(table: Table) -> str:
     exposed = mean(table, "exposed_ns") / span
     if not exposed:
         return text
-    return f"{text}, and for {percent(exposed)} of it communicate without computing"
+    return f"{text}, and only communicate for {percent(exposed)}"

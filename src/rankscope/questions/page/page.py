@@ -118,9 +118,12 @@ def _figures(tables: Tables, wanted: PageOptions, seen: Screen) -> list[Figure]:
     busy = _share(1 - shares.get("idle", 0.0)) if on_gpus else UNSEEN
     start = startup_ns(tables, wanted.selection)
     mfu = [Figure(label, _share(spread[label]), LABELS[label]) for label in ("MFU", "MFU at least") if label in spread]
+    name = "pipeline bubble"
+    bubble = [Figure(name.capitalize(), _share(shares[name]), LABELS[name])] if name in shares else []
     figures = [
         Figure("Step", step, "mean length of the steady steps, and their 99th percentile", p99),
         Figure("Exposed communication", exposed, LABELS["exposed communication"]),
+        *bubble,
         Figure("GPU busy", busy, "share of the step in which at least one kernel, copy or memset is running"),
         *mfu,
         Figure("Imbalance", f"{seen.imbalance:.2f}" if seen.imbalance else UNSEEN, LABELS["imbalance"]),

@@ -93,7 +93,7 @@ def _title(table: Table, lines: Sequence[tuple[str, float]], on_hosts: bool) -> 
     where = f"step {first}" if first == last else f"steps {first} to {last}"
     usual, slow = (seconds(value) for _, value in lines)
     longest_told = f"the longest {seconds(longest[at])} ({where}, rank {rank})"
-    half = "On the host half" if on_hosts else "Half"
+    half = "On the host, half" if on_hosts else "Half"
     return f"{half} of the steps take {usual} or less, 1 in 100 more than {slow}; {longest_told}"
 
 

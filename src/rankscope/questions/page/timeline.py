@@ -107,7 +107,7 @@ def _notes(tables: Tables, run: _Run, drawn: DrawnTimeline, events: int) -> list
     if any(line.kind == "parts" for line in drawn.lines):
         notes.append("Of a step's parts only the lengths are recorded: they are drawn in the order of the loop.")
     if run.is_large:
-        notes.append("Of so many ranks only steps are drawn; --rank draws the collectives of some.")
+        notes.append("With this many ranks only steps are drawn; --rank draws the collectives of some.")
     return notes
 
 

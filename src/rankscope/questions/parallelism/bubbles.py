@@ -161,7 +161,7 @@ def _schedule_note(bubble: Bubbles) -> list[str]:
     if not bubble.micro_batches:
         return ["The number of micro-batches in a step does not follow from its messages."]
     chunks = f" of {bubble.chunks} chunks" if bubble.chunks > 1 else ""
-    sentence = f"{bubble.schedule}, {bubble.stages} stages{chunks}, {bubble.micro_batches} micro-batches a step"
+    sentence = f"{bubble.schedule}, {bubble.stages} stages{chunks}, {bubble.micro_batches} micro-batches per step"
     share = bubble.analytic_share
     if share is None:
         return [f"{sentence}: fewer than stages, so that ranks wait between their chunks, too."]

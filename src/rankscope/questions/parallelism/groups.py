@@ -450,7 +450,9 @@ def _pipeline(
         micro_batches = forward - closing.count
         chunks = forward // micro_batches if micro_batches > 0 and forward % micro_batches == 0 else 0
         micro_batches = micro_batches if chunks else 0
-    sentence = f"{counted(forward, 'message')} a step to the next rank and as many back, passed on from rank {chain[0]}"
+    sentence = (
+        f"{counted(forward, 'message')} per step to the next rank and as many back, passed on from rank {chain[0]}"
+    )
     if chunks > 1:
         sentence += f": {micro_batches} micro-batches × {chunks} chunks"
     return Pipeline(tuple(chain), micro_batches, chunks), sentence
@@ -466,7 +468,7 @@ def _other(traffic: Mapping[tuple[int, int], Traffic], members: Sequence[int]) -
     is_ring = len(members) > 2 and all(len(after.get(rank, ())) == 1 for rank in members)
     if steady and is_ring and len(counts) == 1 and len(set(map(tuple, after.values()))) == len(members):
         return ParallelGroup(
-            "cp", tuple(members), f"a ring of messages in one direction, {min(counts)} from each rank in a step"
+            "cp", tuple(members), f"a ring of messages in one direction, {min(counts)} from each rank per step"
         )
     sentence = (
         "messages both ways that nobody passes on first"
@@ -541,7 +543,7 @@ def _add_use(use: _Use, known: Collectives, steps: StepTimes, group: Any) -> Non
 
 def _kind(use: _Use, steps: int, stage: Mapping[int, int], early: float) -> tuple[str, tuple[int, ...], str]:
     most = ", ".join(f"{name} {_rate(calls / steps)}" for name, calls in use.calls.most_common(3))
-    pattern = f"{most} a step, up to {size(use.most_bytes)}"
+    pattern = f"{most} per step, up to {size(use.most_bytes)}"
     named = next(
         (NAMES[word] for word in re.split(r"[^a-z0-9]+|(?<=[a-z])(?=\d)", use.label.lower()) if word in NAMES), ""
     )

@@ -30,7 +30,7 @@ PROGRAM_COLUMNS = (
         "time inside the call that starts it, on the rank with most; it may run on afterwards",
     ),
     Column("compilations", Unit.COUNT, "Compilations", "how often it was compiled, on the rank with most"),
-    Column("again", Unit.COUNT, "Of it again", "compilations with a reason: the function was compiled before"),
+    Column("again", Unit.COUNT, "Recompiled", "compilations with a reason: the function was compiled before"),
     Column("compile_ns", Unit.NS, "Tracing and compiling", "tracing, lowering and compiling, on the rank with most"),
     Column("bytes", Unit.BYTES, "Copied", "bytes that were copied, on the rank with most"),
     Column("why", Unit.NAME, "Why again", "what differs from the compilation before, of the reason that took longest"),

@@ -54,7 +54,7 @@ BALANCE_COLUMNS = (
     Column("comm_ns", Unit.NS, "MPI time", "MPI time of the rank"),
     Column("share", Unit.SHARE, "% of elapsed", "`comm_ns` ÷ `mpi_elapsed_ns`"),
     Column("outside_ns", Unit.NS, "Outside MPI", "`mpi_elapsed_ns` − `comm_ns`, at least 0"),
-    Column("outside_ratio", Unit.NUMBER, "Outside/mean", "`outside_ns` ÷ its mean over the ranks"),
+    Column("outside_ratio", Unit.NUMBER, "Outside ÷ mean", "`outside_ns` ÷ its mean over the ranks"),
 )
 NOTICEABLE = 0.05  # of the elapsed time: smaller differences are not worth a name
 

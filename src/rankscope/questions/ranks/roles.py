@@ -114,7 +114,7 @@ def roles(tables: Tables, selection: Selection = ALL) -> Table:
     ):
         table.rows.append(_row(role, workers))
     if table.rows:
-        table.notes.append("What a call is for is told by its name: train, generate, weights, data.")
+        table.notes.append("The purpose of a call is taken from its name: train, generate, weights, data.")
     return arranged(table, selection)
 
 

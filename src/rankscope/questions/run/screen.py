@@ -17,52 +17,59 @@ from rankscope.questions.wording import counted, ranges, seconds, size
 
 # Every word of the screen with its meaning: docs/reference/metrics.md and `rankscope explain` have them from here.
 LABELS = {
-    "compute": "of a step on GPUs: at least one kernel computes; of a step found by pattern: outside collectives",
+    "compute": "on GPUs: at least one compute kernel runs; on hosts, in steps found by their pattern: outside "
+    "collectives",
     "data loading": "the loop waits for its data loader",
-    "exposed communication": "of a step on GPUs: a kernel communicates and none computes; on hosts: the loop is "
-    "blocked in collectives",
+    "exposed communication": "on GPUs: a communication kernel runs and no compute kernel does; on hosts: the loop "
+    "is blocked in collectives",
     "wait": "of exposed communication: waiting for ranks that have not arrived yet, by the matched collectives",
     "transfer": "of exposed communication: after the last rank has arrived, exit skew included",
-    "unmatched": "of exposed communication: in collectives that are not in the logs of all their ranks",
-    "pipeline bubble": "a stage of a pipeline is idle: it stands in a call for a message whose other end has not come, "
-    "or its step is over before that of the last stage (table bubbles); on hosts, and no communication",
+    "unmatched": "of exposed communication: in collectives that were not recorded on all their ranks",
+    "pipeline bubble": "a stage of a pipeline is idle: it waits for a message that the other end has not posted yet, "
+    "or for the other stages to finish the step (table bubbles)",
     "warm-up": "of the pipeline bubble: before the stage's first backward pass",
     "drain": "of the pipeline bubble: after its last forward pass",
     "uneven stages": "of the pipeline bubble: in between, because other stages take longer",
     "copies": "copies and memsets on a GPU, and no kernel",
     "idle": "nothing runs on a GPU",
-    "idle: launching": "the GPU is idle because the host launches too slowly",
+    "idle: launching": "the GPU is idle because the host launches kernels too slowly",
     "idle: data loading": "the GPU is idle while the host waits for its data loader",
-    "idle: synchronizing": "the GPU is idle while the host is in a call that waits for the device",
-    "idle: no CPU": "the GPU is idle while the host's thread could run and has no CPU",
+    "idle: synchronising": "the GPU is idle while the host is in a call that waits for the device",
+    "idle: no CPU": "the GPU is idle while the host thread is runnable but has no CPU",
     "idle: Python": "the GPU is idle while the host is outside all parts of the step",
     "idle: GC": "the GPU is idle while Python collects garbage",
     "idle: compiling": "the GPU is idle while torch compiles",
     "idle: host collective": "the GPU is idle while the host is blocked in a collective",
     "idle: checkpoint": "the GPU is idle while the host writes a checkpoint",
-    "idle: kernel start": "gaps under 3 µs: the device takes them to start the next kernel",
-    "idle: unknown": "the GPU is idle, and it is not known what the host did",
+    "idle: kernel start": "gaps under 3 µs, which the device takes to start the next kernel",
+    "idle: unknown": "the GPU is idle, and what the host did is not known",
     "zero_grad": "the loop clears gradients",
     "forward": "the loop is in the forward pass, without the time blocked in collectives",
     "backward": "the loop is in the backward pass, without the time blocked in collectives",
     "optimizer": "the loop is in the optimizer, without the time blocked in collectives",
     "checkpoint": "the loop writes a checkpoint",
-    "other": "the loop is in no other part of the step",
-    "rest": "all that is too small to have a line of its own",
-    "overlapped": "communication that overlaps computing and costs nothing: within compute",
-    "MFU": "model FLOPs utilisation: operations of a step ÷ its time ÷ what the GPUs could do at most, mean over the "
-    "GPUs (table utilisation)",
+    "other": "the loop is in none of the other parts of the step",
+    "rest": "everything too small for its own line",
+    "overlapped": "communication hidden behind compute; part of compute",
+    "MFU": "model FLOPs utilisation: FLOPs of a step ÷ its time ÷ peak of the GPU, mean over the GPUs (table "
+    "utilisation)",
     "MFU at least": "the same where not every operator could be counted",
-    "wait caused": "the rank's share of all wait that any rank causes",
+    "wait caused": "the rank's share of the wait that all ranks cause",
     "imbalance": "largest ÷ mean over the ranks of a step's time outside exposed communication",
     "largest kernel": "the GPU activity that takes most time, with its share of all GPU activities",
     "largest collective": "the collective, by size, in which ranks spend most time, with its share of the wait and "
     "transfer of all matched collectives",
-    "recording cost": "the largest share of the table overhead: what of the cost could be measured",
+    "blocked": "in a pipeline: its bubble and exposed communication together",
+    "steps/s": "1 ÷ the mean steady step of the rank whose steps take longest",
+    "growth": "a figure at the largest size of the job ÷ the same at the smallest",
+    "save up to": "what the job would be shorter by at most, if only this finding were fixed",
+    "proof": "what the tables that `rankscope report --table` shows say for a finding",
+    "not checked": "problems that could not be looked for: the run has no data about them",
+    "recording cost": "the largest share in the table overhead: as much of the cost as could be measured",
     "HIGH": "a finding that could save 10 % or more of the steps' time (of the run, where it is not in steps)",
     "MED": "a finding that could save 3 % or more of the steps' time (of the run, where it is not in steps)",
     "LOW": "a finding that could save less than that",
-    "ONCE": "a finding about what is paid once for each job, however long it runs",
+    "ONCE": "a finding about a one-time cost of each job, however long it runs",
     "CHECK": "a finding that makes other numbers doubtful",
 }
 LEVELS = ("CHECK", "HIGH", "MED", "LOW", "ONCE")
@@ -84,11 +91,12 @@ def screen(answer: Answer, name: str, load: str, bad_files: Sequence[str] = ()) 
     not_checked = [note for note in findings.notes if note.startswith("Not checked")] if about.get("ranks") else []
     ranks, note, imbalance = compared(answer)
     step = _step(answer)
+    summed = _summed(about, answer)
     return Screen(
         _name(str(about.get("command") or ""), name),
-        _facts(about, coverage),
+        _facts(about, coverage, summed),
         problems,
-        _completeness(coverage, str(about.get("tools") or ""), _cost(answer)),
+        _completeness(coverage, str(about.get("tools") or ""), summed, _cost(answer)),
         step or _without_steps(answer),
         _phases(answer("phases")),
         advice,
@@ -140,12 +148,28 @@ def _name(command: str, run: str) -> str:
     return " ".join([os.path.basename(words[script]), *words[script + 1 :]])
 
 
-def _facts(about: Row, coverage: Table) -> list[str]:
+def _summed(about: Row, answer: Answer) -> str:
+    """Of whom the only profile of a run is the sum, by the tool's own count; "" where it is one process."""
+    if not about.get("tools") or about.get("ranks") != 1:
+        return ""
+    counts = {"processes": 0, "hostnames": 0}
+    for row in rows_of(answer("figures")):
+        if row["name"] in counts:
+            counts[row["name"]] = max(counts[row["name"]], int(number(row, "value_count")))
+    if counts["processes"] < 2:
+        return ""
+    hosts = f" on {counted(counts['hostnames'], 'host')}" if counts["hostnames"] else ""
+    return f"{counts['processes']:,} processes{hosts}"
+
+
+def _facts(about: Row, coverage: Table, summed: str) -> list[str]:
     from_files = str(about.get("tools") or "")
     facts = [f"loaded from {from_files.replace('_', ' ')}"] if from_files else []
     if about.get("elapsed_ns"):
         facts.append(seconds(float(about["elapsed_ns"])))
-    if about.get("ranks"):
+    if summed:
+        facts.append(f"{summed}, summed")
+    elif about.get("ranks"):
         facts.append(counted(int(about["ranks"]), "rank"))
     if about.get("hosts"):
         facts.append(counted(int(about["hosts"]), "host"))
@@ -205,13 +229,14 @@ def _unread(bad_files: Sequence[str]) -> list[str]:
     return [f"INCOMPLETE: {counted(len(bad_files), 'file')} could not be read: {bad_files[0]}"] if bad_files else []
 
 
-def _completeness(coverage: Table, tools: str, cost: str) -> str:
+def _completeness(coverage: Table, tools: str, summed: str, cost: str) -> str:
     rows = {row["what"]: row for row in rows_of(coverage)}
     seen = rows.get("ranks seen", {"count": 0})["count"]
     if tools:
         if not seen:
-            return "Loaded: figures that were summed up before; no single rank"
-        return f"Loaded: {counted(seen, 'rank')}; what {tools.replace('_', ' ')} itself lost is not known"
+            return "Loaded: aggregate figures, no data per rank"
+        what = "one sum over all processes" if summed else counted(seen, "rank")
+        return f"Loaded: {what}; whether {tools.replace('_', ' ')} dropped anything is not known"
     expected = max((row["count"] for what, row in rows.items() if what.startswith("ranks expected")), default=seen)
     lost = [f"{row['count']:,} {what}" for what, row in rows.items() if what in LOSSES.values() and row["count"]]
     text = f"Complete: {seen:,} of {expected:,} rank{'s' * (expected != 1)}, {'; '.join(lost) or 'nothing lost'}"
@@ -305,9 +330,12 @@ def host_bars(rows: Sequence[Row], stages: Sequence[Row] = ()) -> list[Bar]:
     def bar(label: str, ns: float, depth: int = 0) -> Bar:
         return Bar(label, ns, ns / step if step else 0.0, depth)
 
-    own_bars = [bar(label, mean(number(row, name) for row in rows)) for name, label in OWN.items()]
+    own = {label: mean(number(row, name) for row in rows) for name, label in OWN.items()}
     blocked = mean(number(row, "exposed_ns") for row in rows)
     idle = {name: mean(number(row, name) for row in stages) if stages else 0.0 for name in BUBBLE}
+    if stages and mean(number(row, "window_ns") for row in stages) <= step:  # all of it is in the step: what is in no
+        unaccounted = min(own["other"], max(0.0, sum(idle.values()) - blocked))  # operation of a table is idle, too
+        own["other"], blocked = own["other"] - unaccounted, blocked + unaccounted
     held = min(1.0, blocked / sum(idle.values())) if any(idle.values()) else 0.0  # steps of ranks end at other times
     waiting = [bar("pipeline bubble", held * sum(idle.values()))]
     waiting += [bar(label, held * idle[name], 1) for name, label in BUBBLE.items()]
@@ -317,8 +345,11 @@ def host_bars(rows: Sequence[Row], stages: Sequence[Row] = ()) -> list[Bar]:
         moved = mean(number(row, "transfer_ns") for row in stages)
         within["transfer"] += min(moved, within["unmatched"])
         within["unmatched"] = max(0.0, within["unmatched"] - waiting[0].ns - moved)
+        # the rest of the bubble is waited for in collectives: a stage that is done waits there for the others
+        within["wait"] = max(0.0, min(within["wait"], exposed.ns - within["transfer"] - within["unmatched"]))
     parts = [bar(name, min(ns, exposed.ns), 1) for name, ns in within.items()]
-    return _worth_a_line([*sorted(own_bars, key=lambda bar_of: -bar_of.ns), *waiting, exposed, *parts])
+    own_bars = sorted((bar(label, ns) for label, ns in own.items()), key=lambda bar_of: -bar_of.ns)
+    return _worth_a_line([*own_bars, *waiting, exposed, *parts])
 
 
 def _worth_a_line(bars: Sequence[Bar]) -> list[Bar]:
@@ -371,7 +402,7 @@ def _largest(rows: Sequence[Row], name: Callable[[Row], str], title: str, table:
     bars = [Bar(name(row), number(row, "total_ns"), number(row, "total_ns") / total) for row in ordered]
     left = total - sum(bar.ns for bar in bars)
     bars += [Bar("rest", left, left / total)] if left >= NOTICEABLE * total else []
-    return Bars(title, [("in all", total, Unit.NS)], _worth_a_line(bars), table, note)
+    return Bars(title, [("total", total, Unit.NS)], _worth_a_line(bars), table, note)
 
 
 def _kernels(answer: Answer) -> Bars | None:
@@ -454,12 +485,12 @@ def _advice(row: Row) -> Advice:
 def _verdict(about: Row, not_checked: Sequence[str], figures: Table | None) -> str:
     if not about.get("ranks") and figures is not None:
         grow = any(column.name == "growth" for column in figures.columns)
-        return f"Nothing to check in figures alone{'; `rankscope scale RUN` shows how they grow' * grow}."
+        return f"Aggregate figures only: nothing to check{'. `rankscope scale RUN` shows how they grow' * grow}."
     if not about.get("ranks"):
-        return "Nothing could be checked: there is no rank in this run."
+        return "Nothing to check: this run has no ranks."
     if not_checked:
-        return "No findings in what could be checked; what could not is below."
-    return "No findings; every rule had its data."
+        return "No findings; some checks could not run."
+    return "No findings; every check had its data."
 
 
 # ---------------------------------------------------------------- words

@@ -19,7 +19,7 @@ MOST_RANKS = 8
 IDLE = {
     "launch_ns": "idle: launching",
     "data_ns": "idle: data loading",
-    "sync_ns": "idle: synchronizing",
+    "sync_ns": "idle: synchronising",
     "preempted_ns": "idle: no CPU",
     "python_ns": "idle: Python",
     "gc_ns": "idle: GC",

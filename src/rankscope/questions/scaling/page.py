@@ -116,7 +116,8 @@ def _verdict(ranked: Sequence[Growth]) -> str:
     if growing:
         most = growing[0]
         sentences.append(f"{_what(most)} grows most: {_ends(most)}, {factor(most):.2g} times as long.")
-    return " ".join(sentences) or "Nothing grows by more than a tenth."
+    verdict = " ".join(sentences) or "Nothing grows by more than a tenth."
+    return verdict[0].upper() + verdict[1:]
 
 
 def _best(ranked: Sequence[Growth]) -> Growth | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,7 +15,15 @@ from rankscope.model.tables import Tables, sql_list
 from rankscope.questions.collectives.matching import WHO
 from rankscope.questions.disk_matrix import in_threads
 from rankscope.questions.steps.arrays import RankSteps, Same, StepFile
-from rankscope.questions.steps.periods import CollectiveTokens, LogKind, RankLog, commonest_runs, period_of, rank_logs
+from rankscope.questions.steps.periods import (
+    CollectiveTokens,
+    LogKind,
+    RankLog,
+    commonest_runs,
+    distinct_period,
+    period_of,
+    rank_logs,
+)
 
 # ---------------------------------------------------------------------------------------------------------------------
 # How is a pattern that collectives repeat cut into steps?
@@ -41,10 +49,12 @@ Rotations = dict[Pattern, Rotation]
 Series = tuple[Array, Array]  # the tokens of a rank, and what it did before each of them (ns)
 
 
-def common_period(series: Sequence[Series]) -> int:
-    """The period that most ranks have: the times of a single one may suggest another."""
-    periods = Counter(period_of(tokens[-LOOKED_AT:], idle_ns[-LOOKED_AT:][1:]) for tokens, idle_ns in series)
-    return periods.most_common(1)[0][0] if series else 0
+def common_periods(series: Sequence[Series]) -> Iterator[int]:
+    """Periods to try in turn, each that of most ranks: the times of a single one may suggest another."""
+    latest = [(tokens[-LOOKED_AT:], idle_ns[-LOOKED_AT:][1:]) for tokens, idle_ns in series]
+    if latest:
+        yield Counter(period_of(tokens, idle_ns) for tokens, idle_ns in latest).most_common(1)[0][0]
+        yield Counter(distinct_period(tokens) for tokens, _ in latest).most_common(1)[0][0]
 
 
 def rotations(tokens: Array, idle_ns: Array, period: int, key: Key) -> Rotations:
@@ -268,13 +278,17 @@ def _asked_logs(parts: Sequence[Part], processes: Sequence[int], words: Collecti
 
 
 def _cut_of(logs: Sequence[RankLog], words: CollectiveTokens) -> _Cut | None:
-    period = common_period([log.series for log in logs])
-    turns = [rotations(*log.series, period, words.key) for log in logs] if period else []
-    if not turns or not all(turns):
-        return None
-    shared = set.intersection(*(set(turn) for turn in turns))
-    # one late rank must not begin its steps elsewhere than the others do
-    return _Cut(words, period, best(turns, shared, words.key) if shared else ())
+    """The first that cuts all of them."""
+    for period in common_periods([log.series for log in logs]):
+        turns = [rotations(*log.series, period, words.key) for log in logs] if period else []
+        if not turns or not all(turns):
+            continue
+        shared = set.intersection(*(set(turn) for turn in turns))
+        # one late rank must not begin its steps elsewhere than the others do
+        cut = _Cut(words, period, best(turns, shared, words.key) if shared else ())
+        if all(cut.steps(log) is not None for log in logs):
+            return cut
+    return None
 
 
 def _of_part(part: Part, cut: _Cut, who: Who) -> list[_Found] | None:

@@ -169,7 +169,49 @@ def period_of(tokens: Array, idle_ns: Array) -> int:
     longest = int(np.flatnonzero(agreement >= NEARLY * agreement.max())[0]) + 1
     shorter = (np.flatnonzero(agreement[: longest - 1] >= MOSTLY) + 1).tolist()
     period = next((lag for lag in shorter if _is_regular(tokens, idle_ns, lag)), longest)
+    period = _without_repeats(tokens, idle_ns, period)
     return period * _multiple(tokens, idle_ns, period)
+
+
+def _without_repeats(tokens: Array, idle_ns: Array, period: int) -> int:
+    """The period of the commonest run itself, where the times do not say that it is one step.
+
+    Where times vary, several steps in a row take about the same time more often than single ones do.
+    """
+    places = np.array(_apart(commonest_runs(tokens, period), period))
+    run = tokens[places[0] : places[0] + period]
+    inner = next((lag for lag in range(1, period // 2 + 1) if np.array_equal(run[lag:], run[:-lag])), period)
+    if inner == period:
+        return period
+    idle = np.concatenate([[0.0], idle_ns])[places[:, None] + np.arange(period)]
+    logs = np.log(np.maximum(idle[places > 0].astype(np.float64), 1_000.0))
+    by_place = [_left(logs[:, at : at + 1]) for at in range(period)]
+    by_inner = [_left(logs[:, at::inner]) for at in range(inner) for _ in range(at, period, inner)]
+    total, left, left_inner = (
+        float(logs.var()) if logs.size else 0.0,
+        float(np.mean(by_place)),
+        float(np.mean(by_inner)),
+    )
+    is_step = left <= (1 - EXPLAINED) * total and left < 0.5 * left_inner
+    return period if is_step else inner
+
+
+def _left(values: Array) -> float:
+    """The variance of some values, as that of more like them."""
+    return float(values.var()) * values.size / max(values.size - 1, 1) if values.size else 0.0
+
+
+def distinct_period(tokens: Array) -> int:
+    """The shortest period of two tokens or more that all differ; 0 where there is none.
+
+    On a busy machine the times of a loop vary too much to show its period, and a longer one, of epochs say, may not
+    repeat exactly. Collectives that all differ are hardly a part that repeats within a step."""
+    agreement = _agreement(tokens)
+    for lag in (np.flatnonzero(agreement[1:] >= MOSTLY) + 2).tolist():
+        at = commonest_runs(tokens, lag)[0]
+        if len(np.unique(tokens[at : at + lag])) == lag:
+            return int(lag)
+    return 0
 
 
 def _is_regular(tokens: Array, idle_ns: Array, period: int) -> bool:

@@ -28,6 +28,7 @@ SEGMENT_FORMULAS = {
     "first step": "inside the first step, without the first collective where that lies in it",
     "steps": "from the end of the first step to the end of the last",
     "after steps": "from the end of the last step on",
+    "after first collective": "from the end of the first collective on, where no steps are known",
     "finalize": "from MPI_Finalize or destroy_process_group to the end of the process",
 }
 SEGMENTS = tuple(SEGMENT_FORMULAS)
@@ -102,7 +103,15 @@ def _waterfalls(tables: Tables) -> list[Waterfall]:
         if marks_of and started_ns is not None and ended_ns is not None and ended_ns > started_ns:
             marks_of["process_start"] = (started_ns, "")
             result.append(_waterfall(rank, host, started_ns, ended_ns, marks_of))
+            if "first_step_begin" not in marks_of and "first_step_end" not in marks_of:
+                _without_steps(result[-1].segments)
     return result
+
+
+def _without_steps(segments: dict[str, int]) -> None:
+    """What follows the first collective is the program's work: it leads to no step."""
+    if "before steps" in segments:
+        segments["after first collective"] = segments.pop("before steps")
 
 
 def _first_collectives(tables: Tables) -> dict[int, dict[str, tuple[int, str]]]:

@@ -372,11 +372,11 @@ def _held_up(rank_steps: RankSteps, growth: Callable[[str], float]) -> float:
 SLOWDOWN_COLUMNS = (
     Column("step", Unit.NUMBER, "Since step", "number of the first slower step"),
     Column("until", Unit.NUMBER, "Until step", "number of the last one"),
-    Column("goes_on", Unit.NAME, "Goes on", "yes where the last step of the run is one of them"),
+    Column("goes_on", Unit.NAME, "Ongoing", "yes where the last step of the run is one of them"),
     Column("since", Unit.NAME, "Since (UTC)", "when that step began"),
     Column("before_ns", Unit.NS, "Step before", "median step of the last level that was not slower"),
     Column("after_ns", Unit.NS, "Step since", "median step of the slower ones; median of the ranks in each step"),
-    Column("share", Unit.SHARE, "Longer by", "(`after_ns` − `before_ns`) ÷ `before_ns`"),
+    Column("share", Unit.SHARE, "Longer by", "(`after_ns` − `before_ns`) ÷ `before_ns`; may be above 1"),
     Column("who", Unit.NAME, "Who", "ranks whose own time grew, or their host where they are all of its ranks; or all"),
     Column(
         "part",
@@ -385,7 +385,9 @@ SLOWDOWN_COLUMNS = (
         "the part of the step that grew most on them, garbage collection or waiting for a CPU where those explain half "
         "of it, or exposed communication where no rank's own time explains half of the growth",
     ),
-    Column("grew_ns", Unit.NS, "Grew by", "growth of `part` a step: mean since, less mean before; median of the ranks"),
+    Column(
+        "grew_ns", Unit.NS, "Grew by", "growth of `part` per step: mean since, less mean before; median of the ranks"
+    ),
     Column("lost_ns", Unit.NS, "Lost", "(`after_ns` − `before_ns`) × steps"),
 )
 
@@ -422,5 +424,5 @@ def slowdown_sentence(slow: Slowdown) -> str:
     grown = (slow.after_ns - slow.before_ns) / slow.before_ns if slow.before_ns else 0.0
     return (
         f"Steps take {seconds(slow.after_ns)} instead of {seconds(slow.before_ns)} {span} (+{100 * grown:.0f} %): "
-        f"{slow.part} of {who}, +{seconds(slow.grew_ns)} a step"
+        f"{slow.part} of {who}, +{seconds(slow.grew_ns)} per step"
     )

@@ -203,8 +203,9 @@ STEP_PARTS_COLUMNS = (
     Column(
         "exposed_unmatched_ns",
         Unit.NS,
-        "Exposed, unmatched",
-        "`exposed_ns` − `exposed_wait_ns` − `exposed_transfer_ns`: no matched collective explains it",
+        "Messages, unmatched",
+        "`exposed_ns` − `exposed_wait_ns` − `exposed_transfer_ns`: in point-to-point messages (mostly the bubble of a "
+        "pipeline), and in collectives that were not recorded on all their ranks",
     ),
     Column(
         "wait_ns",

@@ -85,7 +85,7 @@ COLUMNS = (
     Column("steps", Unit.COUNT, "Steps", "number of steps compared"),
     Column("cause_ns", Unit.NS, "Due to it", "excess in the cause alone, per step"),
     Column("usual_ns", Unit.NS, "Peers", "mean of what its peers (median) need for the cause, per step"),
-    Column("total_ns", Unit.NS, "In all", "`excess_ns` × `steps`"),
+    Column("total_ns", Unit.NS, "Total", "`excess_ns` × `steps`"),
     Column("evidence", Unit.NAME, "Evidence", "the measured values that name the cause, in words"),
 )
 MOST = 0.5  # of the excess that a cause must explain
@@ -194,7 +194,7 @@ def cause_of(late: Late) -> LateCause:
     faults_ns = _fault_ns(late)
     if faults_ns >= MOST * by:
         text = ", ".join(f"{late.counts[name].value:+.0f} {name.replace('_', ' ')}" for name in FAULTS)
-        return LateCause(late, "page faults", faults_ns, None, f"{text} a step")
+        return LateCause(late, "page faults", faults_ns, None, f"{text} per step")
     if _all_slower(late):
         return LateCause(late, "slower processor", by, None, _growths(late))
     parts = {name: excess.value for name, excess in late.components.items() if name not in WITHIN}
@@ -210,7 +210,9 @@ COMPUTE = ("forward", "backward", "optimizer")
 
 def _caused(late: Late, component: str, name: str) -> LateCause:
     excess, usual = late.components[component], late.usual_ns[component]
-    evidence = f"{TITLES.get(component, component)} {seconds(usual + excess.value)} a step, its peers {seconds(usual)}"
+    evidence = (
+        f"{TITLES.get(component, component)} {seconds(usual + excess.value)} per step, its peers {seconds(usual)}"
+    )
     if component in (*COMPUTE, "other") and "cpu" in late.components:
         more_ns = late.components["cpu"].value
         is_busy = more_ns >= MOST * excess.value / 2
@@ -231,13 +233,17 @@ def _all_slower(late: Late) -> bool:
     return min(grown) >= SIMILAR * max(grown) and compute_ns >= MOST * late.excess.value
 
 
+SMALLEST = 0.01  # of what the rank is late: less explains nothing
+
+
 def _growths(late: Late) -> str:
+    least = SMALLEST * abs(late.excess.value)
     texts = [
         f"{TITLES.get(name, name)} {_signed(component.value)}"
         for name, component in late.components.items()
-        if name not in WITHIN and (name in PARTS or late.usual_ns[name])
+        if name not in WITHIN and (name in PARTS or late.usual_ns[name]) and abs(component.value) >= least
     ]
-    return ", ".join(texts or [f"all own time {_signed(late.excess.value)}"]) + " a step against its peers"
+    return ", ".join(texts or [f"all own time {_signed(late.excess.value)}"]) + " per step against its peers"
 
 
 def _with_switches(tables: Tables, cause: LateCause) -> LateCause:
@@ -272,7 +278,7 @@ def in_a_range(tables: Tables, cause: LateCause) -> LateCause:
     longer = longer_range(tables, cause.late.rank, MOST * lateness_ns(cause.late))
     if longer is None:
         return cause
-    text = f"{longer.name} {seconds(longer.usual_ns + longer.excess_ns)} a step, its peers {seconds(longer.usual_ns)}"
+    text = f"{longer.name} {seconds(longer.usual_ns + longer.excess_ns)} per step, its peers {seconds(longer.usual_ns)}"
     return LateCause(cause.late, longer.name, longer.excess_ns, longer.usual_ns, text)
 
 

@@ -119,7 +119,7 @@ def _on_the_device(tables: Tables, rank: int, steps: int, waited_ns: float) -> F
         return None
     more, usual = _excess(activities, rank)
     same = abs(more) <= SAME_WORK * usual
-    evidence = f"its GPU computes {_ms(usual_ns + excess_ns)} a step, its peers' {_ms(usual_ns)}"
+    evidence = f"its GPU computes {_ms(usual_ns + excess_ns)} per step, its peers' {_ms(usual_ns)}"
     evidence += f", with {usual + more:.0f} kernels and copies against {usual:.0f}"
     return _one_kernel(tables, rank, recorded, excess_ns, evidence) or (
         "slower device" if same else "more work on the device",
@@ -149,7 +149,7 @@ def _one_kernel(
     if more_ns < MOST * excess_ns:
         return None
     called = kernel_names(tables, loaded=False).get(name, name)
-    text = f"{evidence}; {called} {_ms(usual_ns + more_ns)} a step, its peers {_ms(usual_ns)}"
+    text = f"{evidence}; {called} {_ms(usual_ns + more_ns)} per step, its peers {_ms(usual_ns)}"
     if not usual_ns:
         return f"an extra kernel: {called}", more_ns, usual_ns, text
     if more > SAME_WORK * usual:
@@ -176,7 +176,7 @@ def _on_the_host(tables: Tables, rank: int, steps: Mapping[int, RankSteps], wait
     if min(own_ns.values()) < 0 or not _explains(excess_ns, waited_ns):
         return None
     sentence = (
-        f"its host is busy outside CUDA calls for {_ms(usual_ns + excess_ns)} a step, its peers for {_ms(usual_ns)}"
+        f"its host is busy outside CUDA calls for {_ms(usual_ns + excess_ns)} per step, its peers for {_ms(usual_ns)}"
     )
     for name, values in _components(tables, steps, count).items():
         more_ns, peers_ns = _excess(values, rank)
