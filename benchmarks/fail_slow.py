@@ -304,22 +304,24 @@ def simulated_jobs() -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=40)
+    parser.add_argument("--first", type=int, default=0, help="number of the first one: other plans")
     parser.add_argument("--limit", type=float, default=300, help="seconds after which no further job is started")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "fail_slow")
     parser.add_argument("--again", action="store_true", help="judge the kept runs once more, run none")
     parser.add_argument("--save", action="store_true", help="write benchmarks/results/fail_slow.md")
     options = parser.parse_args()
+    numbers = range(options.first, options.first + options.jobs)
     if options.again:
         judge_again(options.folder)
     began = time.monotonic()
     KEPT.parent.mkdir(exist_ok=True)
-    for number in [] if options.again else range(options.jobs):
+    for number in [] if options.again else numbers:
         if number not in {one["number"] for one in kept()} and time.monotonic() - began < options.limit:
             made = job(number, options.folder)
             with KEPT.open("a") as file:
                 file.write(json.dumps(made) + "\n")
             print(told(made), flush=True)
-    text = document(kept())
+    text = document([one for one in kept() if one["number"] in numbers], options.first)
     print(text)
     if options.save:
         RESULT.write_text(text, encoding="utf-8")
@@ -353,11 +355,11 @@ def told(one: dict[str, Any]) -> str:
     )
 
 
-def document(jobs: list[dict[str, Any]]) -> str:
+def document(jobs: list[dict[str, Any]], first: int) -> str:
     lines = [
         "# Fail-slow: since when, who and why",
-        f"`benchmarks/fail_slow.py --save`, {time.strftime('%Y-%m-%d')}, {os.cpu_count()}-core {platform.machine()} "
-        f"virtual machine, Linux {'.'.join(platform.release().split('.')[:2])}, Python {platform.python_version()}.",
+        f"`benchmarks/fail_slow.py --save --first {first} --jobs {len(jobs)}`, {time.strftime('%Y-%m-%d')}, "
+        f"{os.cpu_count()}-core {platform.machine()} virtual machine, Linux {'.'.join(platform.release().split('.')[:2])}, Python {platform.python_version()}.",
         "",
         "## Real jobs",
     ]
