@@ -359,7 +359,8 @@ def document(jobs: list[dict[str, Any]], first: int) -> str:
     lines = [
         "# Fail-slow: since when, who and why",
         f"`benchmarks/fail_slow.py --save --first {first} --jobs {len(jobs)}`, {time.strftime('%Y-%m-%d')}, "
-        f"{os.cpu_count()}-core {platform.machine()} virtual machine, Linux {'.'.join(platform.release().split('.')[:2])}, Python {platform.python_version()}.",
+        f"{os.cpu_count()}-core {platform.machine()} virtual machine, Linux "
+        f"{'.'.join(platform.release().split('.')[:2])}, Python {platform.python_version()}.",
         "",
         "## Real jobs",
     ]
