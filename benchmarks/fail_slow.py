@@ -28,7 +28,7 @@ import numpy as np
 from rankscope.api.run import Run
 from rankscope.questions.steps.arrays import RankSteps
 from rankscope.questions.steps.data import TITLES, Steps, steps_of
-from rankscope.questions.steps.slowdowns import Slowdown, _slowdowns, levels_of
+from rankscope.questions.steps.slowdowns import Slowdown, _Life, _slowdowns, levels_of
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "fail_slow.md"
@@ -165,7 +165,7 @@ def job(number: int, folder: Path) -> dict[str, Any]:
 
 
 def judged(number: int, steps: Steps, plan: dict[str, Any]) -> dict[str, Any]:
-    found = list(_slowdowns(steps))
+    found = slowdowns_of(steps)
     numbers = steps.common()
     cases = [case_of(one, found, steps) for one in plan["episodes"]]
     spans = [(one["first"] + 1 - CLOSE, one["last"] + CLOSE) for one in plan["episodes"]]
@@ -180,6 +180,11 @@ def judged(number: int, steps: Steps, plan: dict[str, Any]) -> dict[str, Any]:
         "cases": cases,
         "false": false,
     }
+
+
+def slowdowns_of(steps: Steps) -> list[Slowdown]:
+    """Of steps that are all held one by one."""
+    return list(_slowdowns(_Life.of(steps, {})))
 
 
 def row_of(one: Slowdown) -> dict[str, Any]:
@@ -214,9 +219,8 @@ def case_of(planned: dict[str, Any], found: list[Slowdown], steps: Steps) -> dic
 def noticed_after(steps: Steps, first: int, last: int) -> int | None:
     """How many steps after the onset it is in the table that is made while the job runs."""
     for more in range(10, last - first, 5):
-        if any(
-            one.goes_on and one.last >= first for one in _slowdowns(steps.between(steps.first_steady, first + more))
-        ):
+        known = slowdowns_of(steps.between(steps.first_steady, first + more))
+        if any(one.goes_on and one.last >= first for one in known):
             return more
     return None
 
