@@ -1,4 +1,4 @@
-"""JAX on four CPU processes: are all steps and collectives found, is the late rank named, and what does recording cost?
+"""JAX on CPU processes: are all steps and collectives found, is the late rank named, and what does recording cost?
 
     python benchmarks/jax_stragglers.py --late 60 --even 50 --rounds 10 --out benchmarks/results/jax.md
 
@@ -31,7 +31,6 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src")]
 PROGRAM = ROOT / "tests" / "programs" / "jax_training.py"
-PROCESSES = 4
 MODELS = ("mlp", "transformer")
 LIMIT_S = 1500
 TIMED_OUT = 124
@@ -64,6 +63,7 @@ class Job:
     model: str
     collectives: str
     cases: list[Case]
+    processes: int
     steps_found: int = 0
     steps_true: int = 0
     collectives_found: int = 0
@@ -76,13 +76,14 @@ class Job:
 def main() -> None:
     options = parse()
     if options.launch:
-        sys.exit(launch(options.launch, options.arguments))
-    kinds = [(model, by) for by in backends() for model in MODELS]
+        sys.exit(launch(options.launch, options.processes, options.arguments))
+    every = [(model, by) for by in backends() for model in MODELS]
     chance = random.Random(options.seed)
-    jobs = [Job(*kind, planned(chance, options, len(kinds))) for kind in kinds]
+    kinds = [kind for kind in every if not options.only or ":".join(kind) in options.only]
+    jobs = [Job(*kind, planned(chance, options, len(every)), options.processes) for kind in kinds]
     until = time.monotonic() + options.limit_s
     kept = options.out.with_suffix(".jsonl")
-    for job in jobs:
+    for job in jobs if options.late + options.even else []:
         if time.monotonic() < until and not any(like(job, row) for row in rows_of(kept, "job")):
             try:
                 run_job(job, options)
@@ -90,7 +91,7 @@ def main() -> None:
                 job.problems.append(f"left out: not done after {LIMIT_S} s")
             keep(kept, "job", asdict(job))
     for turn, kind in [(turn, kind) for turn in range(options.rounds) for kind in kinds]:
-        pair = Pair(*kind, turn)
+        pair = Pair(*kind, turn, options.processes)
         if time.monotonic() < until and not any(like(pair, row) for row in rows_of(kept, "pair")):
             measure(pair, options)
             keep(kept, "pair", asdict(pair))
@@ -113,7 +114,7 @@ def keep(path: Path, what: str, row: dict[str, Any]) -> None:
 def like(one: Job | Pair, row: dict[str, Any]) -> bool:
     """Whether that job, or that turn, is done."""
     mine = asdict(one)
-    return all(row[name] == mine[name] for name in ("model", "collectives", "turn") if name in mine)
+    return all(row[name] == mine[name] for name in ("model", "collectives", "processes", "turn") if name in mine)
 
 
 def jobs_of(path: Path) -> Iterator[Job]:
@@ -126,7 +127,9 @@ def planned(chance: random.Random, options: argparse.Namespace, kinds: int) -> l
     """The share of a job, in any order."""
     late = [
         Case(
-            chance.randrange(PROCESSES), chance.choice((20.0, 40.0, 80.0)), chance.choice(("sleep", "compute", "input"))
+            chance.randrange(options.processes),
+            chance.choice((20.0, 40.0, 80.0)),
+            chance.choice(("sleep", "compute", "input")),
         )
         for _ in range(-(-options.late // kinds))
     ]
@@ -143,6 +146,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--even", type=int, default=50, help="stretches without one")
     parser.add_argument("--rounds", type=int, default=10, help="pairs of a bare and a recorded job, for the cost")
     parser.add_argument("--steps", type=int, default=40, help="of a stretch")
+    parser.add_argument("--processes", type=int, default=4)
+    parser.add_argument(
+        "--only", nargs="*", default=[], metavar="MODEL:COLLECTIVES", help="mlp:gloo, transformer:mpi …"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--python", type=Path, default=ROOT / ".envs" / "jax" / "bin" / "python", help="one with jax")
     parser.add_argument("--mpirun", default=str(ROOT / ".envs" / "mpich" / "bin" / "mpirun"))
@@ -161,10 +168,10 @@ def backends() -> list[str]:
 
 
 # ---------------------------------------------------------------- running a job
-def launch(folder: Path, command: list[str]) -> int:
+def launch(folder: Path, processes: int, command: list[str]) -> int:
     """Start the processes and write down when each has ended; {} stands for its number."""
     running = {}
-    for number in range(PROCESSES):
+    for number in range(processes):
         words = [word.replace("{}", str(number)) for word in command]
         running[subprocess.Popen(words).pid] = number
     ended, failed = {}, 0
@@ -188,30 +195,31 @@ def start(job: Job, steps: int, truth: Path, run: Path | None, options: argparse
     words = [f"--model={job.model}", f"--collectives={job.collectives}", f"--steps={steps}", f"--truth={truth}"]
     if job.cases:
         words.append(f"--plan={json.dumps([[one.late, one.delay_ms, one.how] for one in job.cases])}")
-    program = [str(options.python), str(PROGRAM), "{}", str(PROCESSES), str(port), *words]
+    program = [str(options.python), str(PROGRAM), "{}", str(job.processes), str(port), *words]
     if job.collectives == "gloo":
-        command = [*record, sys.executable, __file__, "--launch", str(truth), "--", *program]
+        command = [*record, sys.executable, __file__, f"--launch={truth}", f"--processes={job.processes}"]
+        command += ["--", *program]
     else:
         script = shlex.join(program).replace("'{}'", "$PMI_RANK")
-        command = [*record, options.mpirun, "-n", str(PROCESSES), "sh", "-c", f"exec {script}"]
+        command = [*record, options.mpirun, "-n", str(job.processes), "sh", "-c", f"exec {script}"]
     limited = ["timeout", str(LIMIT_S), *command]
     done = subprocess.run(limited, env=environment, capture_output=True, text=True, check=False, cwd=truth)
     if done.returncode == TIMED_OUT:
         raise TooSlow
     # jaxlib 0.10 frees its communicators after MPI_Finalize, for which MPICH ends it with 1: bare as well
-    if done.returncode and not (job.collectives == "mpi" and all_written(truth)):
+    if done.returncode and not (job.collectives == "mpi" and all_written(truth, job.processes)):
         sys.exit(
             f"{job.model} {job.collectives}: ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-4000:]}"
         )
     return done.stdout
 
 
-def all_written(folder: Path) -> bool:
-    return all((folder / f"{at}.json").exists() for at in range(PROCESSES))
+def all_written(folder: Path, processes: int) -> bool:
+    return all((folder / f"{at}.json").exists() for at in range(processes))
 
 
-def truths(folder: Path) -> dict[int, dict[str, Any]]:
-    return {at: json.loads((folder / f"{at}.json").read_text()) for at in range(PROCESSES)}
+def truths(folder: Path, processes: int) -> dict[int, dict[str, Any]]:
+    return {at: json.loads((folder / f"{at}.json").read_text()) for at in range(processes)}
 
 
 def run_job(job: Job, options: argparse.Namespace) -> None:
@@ -224,7 +232,7 @@ def run_job(job: Job, options: argparse.Namespace) -> None:
         start(job, options.steps, folder, folder / "run", options)
         job.load = round(os.getloadavg()[0], 1)
         run = rankscope.open(folder / "run")
-        compare_with_truth(job, run, truths(folder))
+        compare_with_truth(job, run, truths(folder, job.processes))
         steps = steps_of(run.store())
         job.step_ms = float(median(steps.ranks[0].length_ns)) / 1e6
         for at, case in enumerate(job.cases):
@@ -258,6 +266,7 @@ class Pair:
     model: str
     collectives: str
     turn: int
+    processes: int
     step_ms: list[float] = field(default_factory=list)  # bare, recorded: median over the steady steps of all processes
     loop_s: list[float] = field(default_factory=list)
     cpu_s: list[float] = field(default_factory=list)  # of all processes in their loops
@@ -273,10 +282,10 @@ def measure(pair: Pair, options: argparse.Namespace) -> None:
     for recorded in (pair.turn % 2 == 0, pair.turn % 2 == 1):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            job = Job(pair.model, pair.collectives, [])
+            job = Job(pair.model, pair.collectives, [], pair.processes)
             run = folder / "run" if recorded else None
             outputs[recorded] = lines_of(start(job, options.cost_steps, folder, run, options))
-            known[recorded] = times_of(truths(folder), folder / "ended.json")
+            known[recorded] = times_of(truths(folder, pair.processes), folder / "ended.json")
     pair.step_ms, pair.loop_s, pair.cpu_s, pair.exit_s = (
         [known[False][at], known[True][at]] for at in range(len(known[True]))
     )
@@ -303,7 +312,7 @@ def document(jobs: list[Job], pairs: list[Pair], options: argparse.Namespace) ->
     cases = [case for job in jobs for case in job.cases]
     late, even = [one for one in cases if one.late >= 0], [one for one in cases if one.late < 0]
     lines = [
-        "# JAX on four CPU processes",
+        "# JAX on several CPU processes",
         f"`benchmarks/jax_stragglers.py --late {options.late} --even {options.even} --rounds {options.rounds} --steps "
         f"{options.steps} --seed {options.seed}`, {time.strftime('%d %B %Y')}, {os.cpu_count()} CPUs "
         f"({platform.machine()}), load {loads(jobs, pairs)}, of which 2 to 4 are the jobs' own; "
@@ -314,15 +323,15 @@ def document(jobs: list[Job], pairs: list[Pair], options: argparse.Namespace) ->
         f"**{sum(one.is_right for one in late)} of {len(late)}** stretches, by the estimate behind the finding "
         f"`straggler`; {sum(not one.is_right for one in even)} of {len(even)} stretches without one had a false alarm.",
         "",
-        "| model | collectives | median step, ms | steps found / true | collectives found / true | late rank named | "
-        "false alarms |",
-        "|---|---|---:|---:|---:|---:|---:|",
+        "| model | collectives | processes | median step, ms | steps found / true | collectives found / true | late "
+        "rank named | false alarms |",
+        "|---|---|---:|---:|---:|---:|---:|---:|",
     ]
     for job in jobs:
         with_late, without = [one for one in job.cases if one.late >= 0], [one for one in job.cases if one.late < 0]
         lines.append(
-            f"| {job.model} | {job.collectives} | {job.step_ms:.1f} | {job.steps_found} / {job.steps_true} | "
-            f"{job.collectives_found} / {job.collectives_true} | {sum(one.is_right for one in with_late)} / "
+            f"| {job.model} | {job.collectives} | {job.processes} | {job.step_ms:.1f} | "
+            f"{job.steps_found} / {job.steps_true} | {job.collectives_found} / {job.collectives_true} | {sum(one.is_right for one in with_late)} / "
             f"{len(with_late)} | {sum(not one.is_right for one in without)} / {len(without)} |"
         )
     missed = [(job, one) for job in jobs for one in job.cases if not one.is_right]
@@ -344,18 +353,19 @@ def cost_lines(pairs: list[Pair]) -> list[str]:
         "## Cost",
         "Bare and recorded by turns. Recorded ÷ bare of each pair: median and quartiles, of the median steady step, of "
         "the loop's wall time (its first step with what is compiled is in it) and of the CPU time of all processes in "
-        "it. Exit: from the program's last line to the end of its process, the slowest of the four, median.",
+        "it. Exit: from the program's last line to the end of its process, the slowest of them, median.",
         "",
-        "| model | collectives | pairs | bare step, ms | step | loop | CPU time | exit bare → recorded, s | output |",
-        "|---|---|---:|---:|---:|---:|---:|---:|---|",
+        "| model | collectives | processes | pairs | bare step, ms | step | loop | CPU time | exit bare → recorded, s | "
+        "output |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|---|",
     ]
-    for kind in dict.fromkeys((one.model, one.collectives) for one in pairs):
-        mine = [one for one in pairs if (one.model, one.collectives) == kind]
+    for kind in dict.fromkeys((one.model, one.collectives, one.processes) for one in pairs):
+        mine = [one for one in pairs if (one.model, one.collectives, one.processes) == kind]
         exits = " → ".join(f"{median(one.exit_s[at] for one in mine):.2f}" for at in (0, 1))
         ratios = [spread([b / a for a, b in times]) for times in (
             [one.step_ms for one in mine], [one.loop_s for one in mine], [one.cpu_s for one in mine])]  # fmt: skip
         lines.append(
-            f"| {kind[0]} | {kind[1]} | {len(mine)} | {median(one.step_ms[0] for one in mine):.2f} | "
+            f"| {kind[0]} | {kind[1]} | {kind[2]} | {len(mine)} | {median(one.step_ms[0] for one in mine):.2f} | "
             f"{' | '.join(ratios)} | {exits if kind[1] == 'gloo' else '–'} | "
             f"{'the same' if all(one.same_output for one in mine) else 'DIFFERS'} |"
         )
