@@ -329,10 +329,11 @@ def document(jobs: list[Job], pairs: list[Pair], options: argparse.Namespace) ->
     ]
     for job in jobs:
         with_late, without = [one for one in job.cases if one.late >= 0], [one for one in job.cases if one.late < 0]
+        named, false = sum(one.is_right for one in with_late), sum(not one.is_right for one in without)
         lines.append(
-            f"| {job.model} | {job.collectives} | {job.processes} | {job.step_ms:.1f} | "
-            f"{job.steps_found} / {job.steps_true} | {job.collectives_found} / {job.collectives_true} | {sum(one.is_right for one in with_late)} / "
-            f"{len(with_late)} | {sum(not one.is_right for one in without)} / {len(without)} |"
+            f"| {job.model} | {job.collectives} | {job.processes} | {job.step_ms:.1f} | {job.steps_found} / "
+            f"{job.steps_true} | {job.collectives_found} / {job.collectives_true} | {named} / {len(with_late)} | "
+            f"{false} / {len(without)} |"
         )
     missed = [(job, one) for job in jobs for one in job.cases if not one.is_right]
     lines += ["", *(f"- not as put in: {job.model}, {job.collectives}: {one}" for job, one in missed)]
@@ -355,8 +356,8 @@ def cost_lines(pairs: list[Pair]) -> list[str]:
         "the loop's wall time (its first step with what is compiled is in it) and of the CPU time of all processes in "
         "it. Exit: from the program's last line to the end of its process, the slowest of them, median.",
         "",
-        "| model | collectives | processes | pairs | bare step, ms | step | loop | CPU time | exit bare → recorded, s | "
-        "output |",
+        "| model | collectives | processes | pairs | bare step, ms | step | loop | CPU time | exit bare → recorded, s "
+        "| output |",
         "|---|---|---:|---:|---:|---:|---:|---:|---:|---|",
     ]
     for kind in dict.fromkeys((one.model, one.collectives, one.processes) for one in pairs):
