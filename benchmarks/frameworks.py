@@ -93,14 +93,13 @@ def main() -> None:
         kept.write_text("".join(json.dumps(row) + "\n" for row in rows))
     until = time.monotonic() + options.limit_s
     prepare(options)
-    for cell in chosen if not options.table else ():
-        for what, turn in cost_jobs(options.cost) if options.cost else jobs_of(cell, options.pairs, options.problems):
-            done = any((row["cell"], row["what"], row["turn"]) == (cell.name, what, turn) for row in read(kept))
-            if not done and time.monotonic() < until:
-                row = run(cell, what, turn, options)
-                print(json.dumps(row), flush=True)
-                with kept.open("a", encoding="utf-8") as lines:
-                    lines.write(json.dumps(row) + "\n")
+    for cell, what, turn in [] if options.table else planned(chosen, options):
+        done = any((row["cell"], row["what"], row["turn"]) == (cell.name, what, turn) for row in read(kept))
+        if not done and time.monotonic() < until:
+            row = run(cell, what, turn, options)
+            print(json.dumps(row), flush=True)
+            with kept.open("a", encoding="utf-8") as lines:
+                lines.write(json.dumps(row) + "\n")
     options.out.write_text("\n".join(document(read(kept), options)) + "\n", encoding="utf-8")
 
 
@@ -141,8 +140,12 @@ def jobs_of(cell: Cell, pairs: int, problems: int) -> list[tuple[str, int]]:
 LONG = {"bare": "bare, long", "recorded": "recorded, long"}
 
 
-def cost_jobs(pairs: int) -> list[tuple[str, int]]:
-    return [(LONG[what], turn) for what, turn in jobs_of(CELLS[0], pairs, 0)]
+def planned(cells: list[Cell], options: argparse.Namespace) -> list[tuple[Cell, str, int]]:
+    """One cell after the other; pairs for the cost by turns, so that each cell has about as many."""
+    if not options.cost:
+        return [(cell, *job) for cell in cells for job in jobs_of(cell, options.pairs, options.problems)]
+    made = [(cell, LONG[what], turn) for cell in cells for what, turn in jobs_of(cell, options.cost, 0)]
+    return sorted(made, key=lambda job: job[2])
 
 
 # ---------------------------------------------------------------- one job
