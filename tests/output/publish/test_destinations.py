@@ -255,10 +255,9 @@ def test_a_collector_gets_every_value_and_passes_it_on(how: str, tmp_path: Path)
     words = [
         *(str(find_rotel()), "start", "--pid-file", str(tmp_path / "pid"), "--log-file", str(tmp_path / "log")),
         *("--otlp-http-endpoint", f"127.0.0.1:{ports['http']}", "--otlp-grpc-endpoint", f"127.0.0.1:{ports['grpc']}"),
-        *("--exporter", "otlp", "--otlp-exporter-protocol", "http"),
-        *("--otlp-exporter-endpoint", f"http://127.0.0.1:{ports['out']}"),
+        *("--exporter", "otlp", "--otlp-exporter-endpoint", f"http://127.0.0.1:{ports['out']}"),
     ]
-    with receiving("http", ports["out"], tmp_path) as out, going(words, tmp_path):
+    with receiving("grpc", ports["out"], tmp_path) as out, going(words, tmp_path):
         until(lambda: socket.create_connection(("127.0.0.1", ports[how]), 5).close() or True, "the collector")
         done = published(known_run(tmp_path / "march"), "--otlp", f"{how}://127.0.0.1:{ports[how]}", "--per-rank")
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
