@@ -144,8 +144,9 @@ env-publish: .envs/publish/.ready .envs/prometheus/.ready
 	@touch $@
 
 # What `rankscope publish` sends to, for its tests: rankscope's own dependencies with those of its extras, MLflow with
-# its server, a receiver of OTLP, and Prometheus (Debian's package, unpacked without root). The last wandb that reads its
-# files in Python lies beside the newest, which writes them.
+# its server, a receiver of OTLP, a collector of OpenTelemetry (Rotel, whose wheels are of few platforms), and Prometheus
+# (Debian's package, unpacked without root). The last wandb that reads its files in Python lies beside the newest, which
+# writes them.
 PUBLISH_EXTRAS := otlp mlflow wandb
 .envs/publish/.ready: | $(VENV_READY)
 	@echo '[setup] OpenTelemetry, MLflow and Weights & Biases (about 900 MB) in .envs/publish'
@@ -154,6 +155,7 @@ PUBLISH_EXTRAS := otlp mlflow wandb
 		for one in requires('rankscope') if 'extra' not in one or any(extra in one.partition(';')[2] for extra in sys.argv[1:])), \
 		sep='\n')" $(PUBLISH_EXTRAS) >.envs/publish/requirements.txt
 	@.envs/publish/bin/python $(PIP_INSTALL) -r .envs/publish/requirements.txt 'mlflow>=3' oteltest==0.49.0
+	@.envs/publish/bin/python $(PIP_INSTALL) rotel==0.0.1a15 || echo 'rankscope: no wheel of rotel for this Python: its test is skipped'
 	@.envs/publish/bin/python $(PIP_INSTALL) --no-deps --target .envs/publish/wandb_reader wandb==0.28.0
 	@touch $@
 

@@ -28,7 +28,7 @@ import numpy as np
 from rankscope.api.run import Run
 from rankscope.questions.steps.arrays import RankSteps
 from rankscope.questions.steps.data import TITLES, Steps, steps_of
-from rankscope.questions.steps.slowdowns import Slowdown, _slowdowns, levels_of
+from rankscope.questions.steps.slowdowns import Slowdown, _Life, _slowdowns, levels_of
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "fail_slow.md"
@@ -37,6 +37,7 @@ RANKSCOPE = ROOT / ".venv" / "bin" / "rankscope"
 TORCH = ROOT / ".envs" / "torch" / "bin" / "python"
 RANKS, HOSTS = 4, ("node-a", "node-b")
 CLOSE = 10  # steps
+STEPS = 1200  # of a real job
 LIMIT_S = 300
 NAMED = {
     "compute": ("forward",),
@@ -64,7 +65,10 @@ def compute(seconds):
 def begin(one):
     global heap
     if one["cause"] == "gc" and rank in one["ranks"]:
-        heap = [[] for _ in range(int(one["more_s"] * 3e7))]
+        heap = [[] for _ in range(100_000)]
+        began = time.perf_counter()
+        gc.collect()
+        heap = [[] for _ in range(int(one["more_s"] * 100_000 / (time.perf_counter() - began)))]
     if one["cause"] == "preemption":
         os.sched_setaffinity(0, {0} if rank in one["ranks"] else {1})
         if rank in one["ranks"]:
@@ -98,10 +102,10 @@ for step in range(plan["steps"]):
             now = None
     cause = now["cause"] if now is not None and rank in now["ranks"] else ""
     with rankscope.range("data"):
-        time.sleep(0.002 + (now["more_s"] if cause == "data" else 0))
+        time.sleep(0.005 + (now["more_s"] if cause == "data" else 0))
     with rankscope.range("forward"):
-        time.sleep(0.003)
-        compute(0.0007 + (now["more_s"] if cause == "compute" else 0))
+        time.sleep(0.006)
+        compute(0.002 + (now["more_s"] if cause == "compute" else 0))
         if cause == "gc":
             gc.collect()
     dist.all_reduce(gradients)
@@ -122,11 +126,10 @@ sys.exit(max(rank.wait() for rank in ranks))
 """
 
 
-def plan_of(number: int) -> dict[str, Any]:
-    """What happens in one job; one in eight has nothing."""
+def plan_of(number: int, steps: int) -> dict[str, Any]:
+    """What happens in one job of so many steps; one in eight has nothing."""
     dice = random.Random(number)
     episodes: list[dict[str, Any]] = []
-    steps = 2400
     at = dice.randint(150, 300)
     while number % 8 and at < steps - 250:
         cause = dice.choice(list(NAMED))
@@ -135,8 +138,8 @@ def plan_of(number: int) -> dict[str, Any]:
         if cause not in ("communication", "preemption") and dice.random() < 0.35:
             host = dice.randrange(2)
             who = [2 * host, 2 * host + 1]
-        episode = {"cause": cause, "first": at, "last": at + length, "more_s": dice.uniform(0.002, 0.008)}
-        episode |= {"ranks": [] if cause == "communication" else who, "mbit": dice.randint(150, 400)}
+        episode = {"cause": cause, "first": at, "last": at + length, "more_s": dice.uniform(0.006, 0.02)}
+        episode |= {"ranks": [] if cause == "communication" else who, "mbit": dice.randint(40, 100)}
         episodes.append(episode)
         at += length + dice.randint(110, 260)
     return {"steps": steps, "episodes": episodes}
@@ -144,7 +147,7 @@ def plan_of(number: int) -> dict[str, Any]:
 
 def job(number: int, folder: Path) -> dict[str, Any]:
     """Runs it; what was found beside what was planned."""
-    plan = plan_of(number)
+    plan = plan_of(number, STEPS)
     place = folder / str(number)
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
@@ -165,7 +168,7 @@ def job(number: int, folder: Path) -> dict[str, Any]:
 
 
 def judged(number: int, steps: Steps, plan: dict[str, Any]) -> dict[str, Any]:
-    found = list(_slowdowns(steps))
+    found = slowdowns_of(steps)
     numbers = steps.common()
     cases = [case_of(one, found, steps) for one in plan["episodes"]]
     spans = [(one["first"] + 1 - CLOSE, one["last"] + CLOSE) for one in plan["episodes"]]
@@ -180,6 +183,11 @@ def judged(number: int, steps: Steps, plan: dict[str, Any]) -> dict[str, Any]:
         "cases": cases,
         "false": false,
     }
+
+
+def slowdowns_of(steps: Steps) -> list[Slowdown]:
+    """Of steps that are all held one by one."""
+    return list(_slowdowns(_Life.of(steps, {})))
 
 
 def row_of(one: Slowdown) -> dict[str, Any]:
@@ -214,9 +222,8 @@ def case_of(planned: dict[str, Any], found: list[Slowdown], steps: Steps) -> dic
 def noticed_after(steps: Steps, first: int, last: int) -> int | None:
     """How many steps after the onset it is in the table that is made while the job runs."""
     for more in range(10, last - first, 5):
-        if any(
-            one.goes_on and one.last >= first for one in _slowdowns(steps.between(steps.first_steady, first + more))
-        ):
+        known = slowdowns_of(steps.between(steps.first_steady, first + more))
+        if any(one.goes_on and one.last >= first for one in known):
             return more
     return None
 
@@ -252,8 +259,9 @@ NOISES = (
     Noise("alike 0.9, 15 %", 0.15, 0.9, 0.02),
     Noise("every 50th twice as long", 0.05, 0.3, 0.0, 50),
 )
-USUAL_MS = {"data": 2.0, "forward": 3.7, "other": 0.3}
-SIMULATED_JOBS = 36
+USUAL_MS = {"data": 5.0, "forward": 9.0, "other": 0.75}
+TRANSFER_MS = 2.0
+SIMULATED_JOBS, SIMULATED_STEPS = 36, 2400
 
 
 def simulated(noise: Noise, series: int, length: int) -> int:
@@ -270,8 +278,8 @@ def simulated_steps(number: int, plan: dict[str, Any]) -> Steps:
     dice = np.random.default_rng(1000 + number)
     noise, count = NOISES[number % len(NOISES)], plan["steps"]
     own = {name: np.stack([ms * noise.series(dice, count) for _ in range(RANKS)]) for name, ms in USUAL_MS.items()}
-    inside = {name: np.abs(dice.normal(0, 0.05, (RANKS, count))) for name in ("gc", "runnable")}
-    transfer = 0.8 * noise.series(dice, count)
+    inside = {name: np.abs(dice.normal(0, 0.12, (RANKS, count))) for name in ("gc", "runnable")}
+    transfer = TRANSFER_MS * noise.series(dice, count)
     for one in plan["episodes"]:
         span = slice(one["first"], one["last"])
         more = 1e3 * one["more_s"] * dice.lognormal(0, 0.1, (RANKS, one["last"] - one["first"]))
@@ -296,30 +304,31 @@ def simulated_steps(number: int, plan: dict[str, Any]) -> Steps:
 
 
 def simulated_jobs() -> list[dict[str, Any]]:
-    return [
-        judged(number, simulated_steps(number, plan_of(number)), plan_of(number)) for number in range(SIMULATED_JOBS)
-    ]
+    plans = [plan_of(number, SIMULATED_STEPS) for number in range(SIMULATED_JOBS)]
+    return [judged(number, simulated_steps(number, plan), plan) for number, plan in enumerate(plans)]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=40)
+    parser.add_argument("--first", type=int, default=0, help="number of the first one: other plans")
     parser.add_argument("--limit", type=float, default=300, help="seconds after which no further job is started")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "fail_slow")
     parser.add_argument("--again", action="store_true", help="judge the kept runs once more, run none")
     parser.add_argument("--save", action="store_true", help="write benchmarks/results/fail_slow.md")
     options = parser.parse_args()
+    numbers = range(options.first, options.first + options.jobs)
     if options.again:
         judge_again(options.folder)
     began = time.monotonic()
     KEPT.parent.mkdir(exist_ok=True)
-    for number in [] if options.again else range(options.jobs):
+    for number in [] if options.again else numbers:
         if number not in {one["number"] for one in kept()} and time.monotonic() - began < options.limit:
             made = job(number, options.folder)
             with KEPT.open("a") as file:
                 file.write(json.dumps(made) + "\n")
             print(told(made), flush=True)
-    text = document(kept())
+    text = document([one for one in kept() if one["number"] in numbers], options.first)
     print(text)
     if options.save:
         RESULT.write_text(text, encoding="utf-8")
@@ -330,7 +339,7 @@ def judge_again(folder: Path) -> None:
     made = []
     for one in before:
         steps = steps_of(Run(folder / str(one["number"]) / "run").store())
-        made.append(one | judged(one["number"], steps, plan_of(one["number"])))
+        made.append(one | judged(one["number"], steps, plan_of(one["number"], STEPS)))
     KEPT.write_text("".join(json.dumps(one) + "\n" for one in made))
     for one in made:
         print(told(one))
@@ -353,11 +362,12 @@ def told(one: dict[str, Any]) -> str:
     )
 
 
-def document(jobs: list[dict[str, Any]]) -> str:
+def document(jobs: list[dict[str, Any]], first: int) -> str:
     lines = [
         "# Fail-slow: since when, who and why",
-        f"`benchmarks/fail_slow.py --save`, {time.strftime('%Y-%m-%d')}, {os.cpu_count()}-core {platform.machine()} "
-        f"virtual machine, Linux {'.'.join(platform.release().split('.')[:2])}, Python {platform.python_version()}.",
+        f"`benchmarks/fail_slow.py --save --first {first} --jobs {len(jobs)}`, {time.strftime('%Y-%m-%d')}, "
+        f"{os.cpu_count()}-core {platform.machine()} virtual machine, Linux "
+        f"{'.'.join(platform.release().split('.')[:2])}, Python {platform.python_version()}.",
         "",
         "## Real jobs",
     ]

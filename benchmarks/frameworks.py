@@ -4,7 +4,8 @@
 
 Each training runs bare and recorded by turns, and recorded with each problem put into it. Every job that is done
 is a line beside --out (.jsonl), so that a stopped benchmark goes on where it was; --only, --limit-s choose a part of
-it. --again forgets the lines of the cells that are chosen.
+it. --again forgets the lines of the cells that are chosen. --cost N: instead of these, N pairs of a bare and a recorded
+job of more steps, which tell what recording costs where nothing else runs.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src")]
 PROGRAMS = Path(__file__).resolve().parent / "framework_programs"
 WARMUP = 10  # steps that are not compared
+COST_STEPS = 300  # of the jobs that are timed
 LIMIT_S = 150
 MACHINE = "oversubscribed"  # true wherever other programs use the machine: the next finding is of the training
 PARTS = ("data", "zero_grad", "forward", "backward", "optimizer", "communication", "checkpoint", "compute", "other")
@@ -91,14 +93,13 @@ def main() -> None:
         kept.write_text("".join(json.dumps(row) + "\n" for row in rows))
     until = time.monotonic() + options.limit_s
     prepare(options)
-    for cell in chosen if not options.table else ():
-        for what, turn in jobs_of(cell, options.pairs, options.problems):
-            done = any((row["cell"], row["what"], row["turn"]) == (cell.name, what, turn) for row in read(kept))
-            if not done and time.monotonic() < until:
-                row = run(cell, what, turn, options)
-                print(json.dumps(row), flush=True)
-                with kept.open("a", encoding="utf-8") as lines:
-                    lines.write(json.dumps(row) + "\n")
+    for cell, what, turn in [] if options.table else planned(chosen, options):
+        done = any((row["cell"], row["what"], row["turn"]) == (cell.name, what, turn) for row in read(kept))
+        if not done and time.monotonic() < until:
+            row = run(cell, what, turn, options)
+            print(json.dumps(row), flush=True)
+            with kept.open("a", encoding="utf-8") as lines:
+                lines.write(json.dumps(row) + "\n")
     options.out.write_text("\n".join(document(read(kept), options)) + "\n", encoding="utf-8")
 
 
@@ -107,6 +108,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--only", nargs="*", default=[], metavar="CELL", help=", ".join(cell.name for cell in CELLS))
     parser.add_argument("--pairs", type=int, default=3, help="of a bare and a recorded job")
     parser.add_argument("--problems", type=int, default=1, help="recorded jobs with each problem")
+    parser.add_argument("--cost", type=int, default=0, metavar="N", help="only N pairs of longer jobs, for the cost")
     parser.add_argument("--limit-s", type=float, default=1e9, help="begin no job later than this")
     parser.add_argument("--again", action="store_true", help="forget what is known of the chosen cells")
     parser.add_argument("--table", action="store_true", help="only write the table anew")
@@ -133,6 +135,17 @@ def jobs_of(cell: Cell, pairs: int, problems: int) -> list[tuple[str, int]]:
     for turn in range(pairs):
         made += [("recorded", turn), ("bare", turn)] if turn % 2 == 0 else [("bare", turn), ("recorded", turn)]
     return made
+
+
+LONG = {"bare": "bare, long", "recorded": "recorded, long"}
+
+
+def planned(cells: list[Cell], options: argparse.Namespace) -> list[tuple[Cell, str, int]]:
+    """One cell after the other; pairs for the cost by turns, so that each cell has about as many."""
+    if not options.cost:
+        return [(cell, *job) for cell in cells for job in jobs_of(cell, options.pairs, options.problems)]
+    made = [(cell, LONG[what], turn) for cell in cells for what, turn in jobs_of(cell, options.cost, 0)]
+    return sorted(made, key=lambda job: job[2])
 
 
 # ---------------------------------------------------------------- one job
@@ -162,7 +175,7 @@ def run(cell: Cell, what: str, turn: int, options: argparse.Namespace) -> dict[s
         row |= truth_of(known)
         if exit_code:
             row["errors"] = errors[-1500:]
-        if what != "bare" and (folder / "run").exists():
+        if what not in ("bare", *LONG.values()) and (folder / "run").exists():
             try:
                 row |= seen_of(folder / "run")
             except Exception as problem:
@@ -180,11 +193,13 @@ def _text(output: Any) -> str:
 
 def command(cell: Cell, what: str, folder: Path, options: argparse.Namespace) -> list[str]:
     python = str(options.env.absolute() / "bin" / "python")
-    program = [str(PROGRAMS / cell.program), cell.kind, f"--steps={cell.steps}", f"--accumulate={cell.accumulate}"]
+    steps = COST_STEPS if what in LONG.values() else cell.steps
+    program = [str(PROGRAMS / cell.program), cell.kind, f"--steps={steps}", f"--accumulate={cell.accumulate}"]
     program += [f"--truth={folder / 'truth'}"]
-    if what not in ("bare", "recorded"):
+    if what not in ("bare", "recorded", *LONG.values()):
         program.append(f"--problem={what}")
-    record = [sys.executable, "-m", "rankscope", "run", "--out", str(folder / "run")] if what != "bare" else []
+    is_bare = what in ("bare", LONG["bare"])
+    record = [] if is_bare else [sys.executable, "-m", "rankscope", "run", "--out", str(folder / "run")]
     torchrun = [python, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={cell.ranks}", *cell.before]
     return [*record, *(torchrun if cell.launcher == "torchrun" else [python]), *program]
 
@@ -248,12 +263,13 @@ def seen_of(folder: Path) -> dict[str, Any]:
 
 # ---------------------------------------------------------------- the document
 def document(rows: list[dict[str, Any]], options: argparse.Namespace) -> list[str]:
-    days = " and ".join(dict.fromkeys(row["day"] for row in rows))
+    timed = [row for row in rows if row["what"] in LONG.values()]
+    days = " and ".join(dict.fromkeys(row["day"] for row in rows if row not in timed))
     lines = [
         "# Frameworks",
         f"`benchmarks/frameworks.py --pairs {options.pairs}`, {days}: {os.cpu_count()}-core "
         f"{platform.machine()} VM, Linux {platform.release().rpartition('.')[0]}, which other programs used, too "
-        f"({load_of(rows)}); {versions(options)}.",
+        f"({load_of([row for row in rows if row not in timed])}); {versions(options)}.",
         "",
         "Two ranks over Gloo (four for the 2-D mesh) and small models, with steps of about 20 ms where the CPUs "
         "are free. Steps are counted by the program, collectives by torch's flight recorder, messages of pipelines by "
@@ -261,22 +277,45 @@ def document(rows: list[dict[str, Any]], options: argparse.Namespace) -> list[st
         "sleeps for 40 ms in the forward pass of each step (late rank), all loaders sleep for 40 ms a batch (slow "
         "loader), rank 1 sleeps for 10 ms in the forward pass of each of 4 micro-batches (slow stage), the batch grows "
         "by a row every 8 steps (shapes). That other programs use the CPUs is a finding, too; it is left out here. "
-        "Recorded ÷ bare: the ratio of each pair, median and range, of the median steady step and of the CPU time of "
-        "the steady steps. Where other programs take most of the CPUs, as here, neither tells what recording costs: "
-        "[observer](observer.md) does. *Output*: lines and exit code as bare, in all runs.",
+        "*Output*: lines and exit code as bare, in all runs.",
         "",
         "| training | steps found / true | collectives and messages found / true | parts (% of a step) | groups | "
-        "put in → first finding | step, recorded ÷ bare | CPU, recorded ÷ bare | output |",
-        "|---|---:|---:|---|---|---|---:|---:|---|",
+        "put in → first finding | output |",
+        "|---|---:|---:|---|---|---|---|",
     ]
     notes = []
     for cell in CELLS:
-        mine = [row for row in rows if row["cell"] == cell.name]
+        mine = [row for row in rows if row["cell"] == cell.name and row not in timed]
         if mine:
             line, told = line_of(cell, mine)
             lines.append(line)
             notes += told
-    return [*lines, *(["", "## What falls short", *notes] if notes else [])]
+    return [*lines, *(["", "## What falls short", *notes] if notes else []), *cost_lines(timed)]
+
+
+def cost_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """Of jobs that ran alone: what they tell is only as good as the machine was quiet."""
+    if not rows:
+        return []
+    days = " and ".join(dict.fromkeys(row["day"] for row in rows))
+    loads = [row["load"] for row in rows]
+    lines = [
+        *("", "## Cost"),
+        f"`benchmarks/frameworks.py --cost`, {days}, with nothing else on the machine (load {min(loads):.1f} to "
+        f"{max(loads):.1f}, of which 2 are the jobs' own): pairs of a bare and a recorded job of {COST_STEPS} steps, "
+        "whichever first by turns. Recorded ÷ bare of each pair: median, and the least and the most, of the median "
+        "steady step and of the CPU time of the steady steps.",
+        "",
+        "| training | pairs | bare step, ms | step, recorded ÷ bare | CPU, recorded ÷ bare | output |",
+        "|---|---:|---:|---:|---:|---|",
+    ]
+    for cell in CELLS:
+        mine = [row | {"what": row["what"].partition(",")[0]} for row in rows if row["cell"] == cell.name]
+        bare = [row["step_ms"] for row in mine if row["what"] == "bare" and row.get("step_ms")]
+        if bare:
+            told = f"{ratios(mine, 'step_ms')} | {ratios(mine, 'loop_cpu_s')} | {same(mine)}"
+            lines.append(f"| {cell.title} | {len(bare)} | {median(bare):.2f} | {told} |")
+    return lines
 
 
 def line_of(cell: Cell, rows: list[dict[str, Any]]) -> tuple[str, list[str]]:
@@ -307,10 +346,7 @@ def line_of(cell: Cell, rows: list[dict[str, Any]]) -> tuple[str, list[str]]:
         if row["steps"] != row["true_steps"]:
             notes.append(f"- {cell.title}, {row['what']}: {row['steps']} steps of {row['true_steps']}")
     text = f"| {cell.title} | {steps} | {found} / {true} | {shown} | {', '.join(names)}: {', '.join(kinds)} | "
-    return (
-        text + f"{'; '.join(first)} | {ratios(rows, 'step_ms')} | {ratios(rows, 'loop_cpu_s')} | {same(rows)} |",
-        notes,
-    )
+    return text + f"{'; '.join(first)} | {same(rows)} |", notes
 
 
 def top_of(row: dict[str, Any]) -> list[str]:
@@ -328,7 +364,7 @@ def ratios(rows: list[dict[str, Any]], what: str) -> str:
     ]
     if not found:
         return "–"
-    return f"{median(found):.2f} ({min(found):.2f}–{max(found):.2f}, {len(found)} pair{'s' * (len(found) > 1)})"
+    return f"{median(found):.3f} ({min(found):.3f}–{max(found):.3f})"
 
 
 def same(rows: list[dict[str, Any]]) -> str:

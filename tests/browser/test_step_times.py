@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 
 from browser.chromium import Chromium
-from browser.pages import FILLED, text_of
+from browser.pages import FILLED, page_of_run, text_of
 from rankscope.model.tables import Unit
 from rankscope.output.cells import shown
 from rankscope.questions.page.section import PageOptions
 from rankscope.questions.page.step_times import step_times
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import open_run
+from runs import long_runs
+from runs.small_run import write_run
 
 SLOW = 5  # the rank that is slow in its forward pass
 CHOSEN = {"do": "evaluate", "code": "document.querySelector('#step_times .count').textContent"}
@@ -65,6 +67,27 @@ def test_a_brush_chooses_steps_for_the_page(chromium: Chromium, runs: dict[str, 
     assert told(some)["Forward"] == shown(forward, Unit.NS)
     assert told(some)["Exposed comm."] == shown(exposed, Unit.NS)
     assert after == before != some
+
+
+@pytest.fixture(scope="module")
+def long_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """20,000 steps, of which the ranks' files have the last 8,192; rank 3 was slow from step 4,000 to 8,000."""
+    return write_run(tmp_path_factory.mktemp("long") / "run", *long_runs.ranks_of(20_000, {3: (4_000, 8_000, 5.0)}))
+
+
+def test_a_long_job_shows_its_whole_life_first(chromium: Chromium, long_run: Path) -> None:
+    """And below it single steps, as far as these are known; steps are chosen there only."""
+    section = {"do": "evaluate", "code": "document.querySelector('#step_times').innerText"}
+    whole = {"do": "hover", "selector": "#step_times .u-over", "x": 0.3, "y": 0.5}
+    answers = chromium.ask(page_of_run(long_run), FILLED, section, whole, BRUSH, section).answers
+    assert "All 19,9" in answers[1] and "Half of the last 8,192 steps take 11" in answers[1]
+    assert answers[1].count("Drag over the curve") == 1 and "middle half of the steps" in answers[1]
+    stretch = answers[2].split("\n")[0]
+    first, last = map(int, re.findall(r"\d+", stretch))
+    assert 4_000 < first < last < 8_000
+    assert told(answers[2])["Longest own time on rank"] == "3"
+    assert float(told(answers[2])["Median"].split()[0]) == pytest.approx(16, abs=0.5)
+    assert answers[4] == answers[1]  # dragging over the whole job chooses nothing
 
 
 def test_keys_choose_steps_too(chromium: Chromium, page: Path) -> None:

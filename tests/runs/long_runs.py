@@ -13,7 +13,9 @@ import numpy as np
 
 import hatch_build
 from rankscope.rank_file import STEP, STEP_BLOCK, Part, Rows, StepFlag
+from rankscope.rank_file_writer import RankFileWriter
 from runs.small_run import MILLI, SECOND
+from runs.step_runs import rank
 
 DRIVER = Path(__file__).parent / "blocks_driver.c"
 RING, FILE_BYTES, MOST_BLOCKS = 8192, 4 << 20, 512
@@ -30,6 +32,24 @@ def steps_of(own_ms: Any, blocked_ms: Any, part: Part = Part.FORWARD, checkpoint
     ends = SECOND + np.cumsum(np.round((own_ms + blocked_ms + checkpoint_ms) * MILLI)).astype(np.int64)
     rows["begin_ticks"], rows["end_ticks"] = np.concatenate([[SECOND], ends[:-1]]), ends
     return rows
+
+
+def ranks_of(count: int, slow: dict[int, tuple[int, int, float]], long_every: int = 0) -> list[RankFileWriter]:
+    """Four ranks, 10 ms a step; some take so many ms longer in backward from one step to another."""
+    random = np.random.default_rng(7)
+    own = 10 * np.exp(random.normal(0, 0.03, (4, count)))
+    own[:, random.random(count) < (1 / long_every if long_every else 0)] *= 10
+    for who, (first, last, longer) in slow.items():
+        own[who, first - 1 : last - 1] += longer
+    length = own.max(axis=0) + 1
+    made = []
+    for number in range(4):
+        each = rank(number, 4)
+        rows = steps_of(own[number], length - own[number], Part.BACKWARD)
+        each.steps(rows[-RING:], capacity=RING)
+        each.step_blocks(blocks_of(rows))
+        made.append(each)
+    return made
 
 
 def blocks_of(rows: Rows, ring: int = RING, file_bytes: int = FILE_BYTES) -> Rows:

@@ -40,6 +40,11 @@ with_prometheus = pytest.mark.skipif(
 pytestmark = pytest.mark.slow
 
 
+def find_rotel() -> Path | None:
+    """The collector in rotel's wheel."""
+    return next(ENVIRONMENT.glob("lib/python*/site-packages/rotel/rotel-agent"), None)
+
+
 def publishing(*options: str | Path, python: Path = PYTHON) -> list[str]:
     return [str(python), "-m", "rankscope", "publish", *map(str, options)]
 
@@ -238,6 +243,26 @@ def test_nobody_there_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
     done = published(known_run(tmp_path / "run"), "--otlp", f"grpc://127.0.0.1:{port}")
     assert done.returncode == 1
     assert done.stderr == f"rankscope: OTLP grpc://127.0.0.1:{port}: connection refused; trying again\n"
+
+
+@with_libraries
+@pytest.mark.skipif(
+    not find_rotel(), reason="no wheel of rotel for this Python, or .envs/publish is older: make env-publish"
+)
+@pytest.mark.parametrize("how", ["http", "grpc"])
+def test_a_collector_gets_every_value_and_passes_it_on(how: str, tmp_path: Path) -> None:
+    ports = {"http": free_port(), "grpc": free_port(), "out": free_port()}
+    words = [
+        *(str(find_rotel()), "start", "--pid-file", str(tmp_path / "pid"), "--log-file", str(tmp_path / "log")),
+        *("--otlp-http-endpoint", f"127.0.0.1:{ports['http']}", "--otlp-grpc-endpoint", f"127.0.0.1:{ports['grpc']}"),
+        *("--exporter", "otlp", "--otlp-exporter-endpoint", f"http://127.0.0.1:{ports['out']}"),
+    ]
+    with receiving("grpc", ports["out"], tmp_path) as out, going(words, tmp_path):
+        until(lambda: socket.create_connection(("127.0.0.1", ports[how]), 5).close() or True, "the collector")
+        done = published(known_run(tmp_path / "march"), "--otlp", f"{how}://127.0.0.1:{ports[how]}", "--per-rank")
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+        found = until(lambda: received(out), "values")
+    as_promised(found)
 
 
 @with_libraries

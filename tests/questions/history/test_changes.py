@@ -70,6 +70,32 @@ def test_values_that_are_equal_do_not_grow() -> None:
     assert level_changes(np.repeat([1.0, 1.0, 1.1, 1.0], 25)[np.random.default_rng(1).permutation(100)]) == []
 
 
+def wandering(seed: int, count: int = 500) -> Any:
+    """Noise of 2 % on a level that moves by 1.5 % to and fro, and needs 50 runs for it."""
+    random = np.random.default_rng(seed)
+    level = np.zeros(count)
+    for at in range(1, count):
+        level[at] = 0.98 * level[at - 1] + random.normal(0, 0.015 * (1 - 0.98**2) ** 0.5)
+    return 100.0 * np.exp(level + random.normal(0, 0.02, count))
+
+
+def test_a_level_that_wanders_is_no_change_by_what_it_does_by_itself() -> None:
+    assert [seed for seed in range(30) if level_changes(wandering(seed), tests=50)] == []
+
+
+def test_a_change_beyond_what_the_level_does_by_itself_is_found() -> None:
+    found = [level_changes(wandering(seed) * np.repeat([1.0, 1.1], 250), tests=50) for seed in range(20)]
+    assert sum(len(some) == 1 and abs(some[0].at - 250) <= 5 for some in found) >= 19
+
+
+def test_places_that_are_as_likely_are_few_where_a_change_is_clear() -> None:
+    (clear,) = level_changes(series(12, (60, 100.0), (60, 120.0), noise=0.01))
+    assert (clear.earliest, clear.latest) == (60, 60) and clear.at == 60
+    faint = [level_changes(series(seed, (60, 100.0), (60, 105.0), noise=0.03))[0] for seed in range(20)]
+    assert sum(one.earliest <= 60 <= one.latest for one in faint) >= 16
+    assert all(one.latest - one.earliest >= 2 for one in faint)
+
+
 def test_neighbours_that_are_alike_are_no_change() -> None:
     """A walk that returns: each value is near the one before."""
     random = np.random.default_rng(11)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 
 from rankscope.api.history import _columns
 from rankscope.model.summaries import RunSummary
@@ -65,6 +66,30 @@ def test_a_regression_says_since_when_with_which_commit_and_what_else() -> None:
     assert row["commit"] == "aaaaaaaaaa → bbbbbbbbbb" and row["chance"] < 1e-5
     assert "exposed communication +" in row["also"] and "libraries unknown → torch 3" in row["also"]
     assert row["low"] < 0.2 < row["high"] and (row["runs_before"], row["runs_since"]) == (20, 12)
+
+
+def test_a_clearer_figure_tells_since_when_a_noisy_step_is_longer() -> None:
+    """Communication doubles from run 60 on; where the step changed, its noise leaves several runs open."""
+    random = np.random.default_rng(33)
+    exposed = np.where(np.arange(120) < 60, 10e6, 16e6) * random.lognormal(0, 0.03, 120)
+    steps = (90e6 + exposed) * random.lognormal(0, 0.03, 120)
+    answer = asked([run(at, steps[at], exposed_ns=exposed[at], host_own_ns=[90e6]) for at in range(120)])
+    assert [change.at for change in answer.series[0].changes["step_ns"]] == [56]
+    (row,) = rows(answer)
+    assert (row["what"], row["run"], row["runs_before"]) == ("step", "r060", 60)
+    assert "exposed communication +" in row["also"]
+
+
+@pytest.mark.parametrize("seed", [11, 24, 25])
+def test_steps_inside_a_gradual_change_of_another_figure_are_no_regressions_of_their_own(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    own = 100e6 * np.linspace(1, 1.1, 90) * random.lognormal(0, 0.01, 90)
+    steps = own * 1.1 * random.lognormal(0, 0.025, 90)
+    answer = asked([run(at, steps[at], host_own_ns=[own[at]]) for at in range(90)])
+    kinds = {name: {change.gradual for change in changes} for name, changes in answer.series[0].changes.items()}
+    assert (kinds["step_ns"], kinds["own_ns"]) == ({False}, {True})
+    (row,) = rows(answer)
+    assert (row["what"], row["kind"], row["verdict"]) == ("compute", "gradual", "worse") and "step +" in row["also"]
 
 
 def test_less_goodput_is_worse_and_a_shorter_step_is_better() -> None:

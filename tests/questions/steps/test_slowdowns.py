@@ -163,20 +163,7 @@ def test_a_steady_run_has_none(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- of steps that the ring has overwritten
 def long_run(folder: Path, count: int, slow: dict[int, tuple[int, int, float]], long_every: int = 0) -> Tables:
     """Four ranks, 10 ms a step; some take so many ms longer in backward from one step to another."""
-    random = np.random.default_rng(7)
-    own = 10 * np.exp(random.normal(0, 0.03, (4, count)))
-    own[:, random.random(count) < (1 / long_every if long_every else 0)] *= 10
-    for who, (first, last, longer) in slow.items():
-        own[who, first - 1 : last - 1] += longer
-    length = own.max(axis=0) + 1
-    made = []
-    for number in range(4):
-        each = rank(number, 4)
-        rows = long_runs.steps_of(own[number], length - own[number], Part.BACKWARD)
-        each.steps(rows[-long_runs.RING :], capacity=long_runs.RING)
-        each.step_blocks(long_runs.blocks_of(rows))
-        made.append(each)
-    return opened(folder, *made)
+    return opened(folder, *long_runs.ranks_of(count, slow, long_every))
 
 
 def test_a_slowdown_of_long_ago_is_found_with_its_rank_and_part(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 Every window of a fixed, overlapping family (seeded intervals: Kovács et al. 2023) is cut where the rank sums of its two
 sides differ most; of those whose difference can hardly be chance the shortest comes first (narrowest over threshold:
-Baranowski et al. 2019). Ranks know no law of the noise, and single slow runs count as one each.
+Baranowski et al. 2019). Ranks know no law of the noise, and single slow runs count as one each. A change counts only
+where it is larger than what the level of its series does by itself.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from math import erfc, exp, lgamma, log, log2, sqrt
+from math import erfc, exp, lgamma, log, log2, pi, sqrt
 from statistics import NormalDist
 from typing import Any
 
@@ -28,6 +29,10 @@ MOST_PAIRED = 200  # runs of each side that give the interval: those next to the
 EXACT_UP_TO = 12  # runs of the smaller side: of more the normal law errs on the safe side
 LEAST_Z = 3.2  # less is never sure
 NEARBY = 6  # runs around the place that ranks show
+BY_ITSELF = 3.0  # standard deviations of what the level of a series does without any change
+SHORTEST_BLOCK = 16  # runs: what differs from one to the next is noise
+FEWEST_BLOCKS = 8  # of a series, to tell how far its level wanders
+NEARLY_AS_LIKELY = 3.0  # logarithm of how much less likely a place is that may be the right one
 BY_CHANCE = 1.2  # what the inertia of independent runs seldom exceeds: it is estimated from 25 to 31 blocks
 SEED = 20_240_229  # the same input gives the same answer
 NORMAL = NormalDist()
@@ -45,6 +50,8 @@ class Change:
     after: float
     low: float  # 95 % interval of after ÷ before − 1
     high: float
+    earliest: int  # places that are nearly as likely as `at`
+    latest: int
     gradual: bool = False  # a line describes it better than a step: `at` is where it has become sure
 
     @property
@@ -197,15 +204,70 @@ def _closest(values: Array, first: int, at: int, last: int) -> int:
 
 
 def _kept(values: Array, edges: list[int], least: float) -> list[int]:
-    """Without changes that nobody would notice, the smallest first: what is left may be larger then."""
+    """Without changes that nobody would notice or that the level makes by itself, the smallest first: what is left may
+    be larger then."""
+    wander = Wander(values)
     while len(edges) > 2:
         levels = [float(np.median(values[first:last])) for first, last in pairwise(edges)]
-        sizes = [abs(after - before) / max(NOTICEABLE * before, least, 1e-300) for before, after in pairwise(levels)]
+        heights = [abs(after - before) for before, after in pairwise(levels)]
+        sizes = []
+        for place, (height, before) in enumerate(zip(heights, levels, strict=False)):
+            larger = [edges[other + 1] for other, high in enumerate(heights) if high > height]
+            lengths = edges[place + 1] - edges[place], edges[place + 2] - edges[place + 1]
+            by_itself = BY_ITSELF * wander.share(*lengths, larger) * (before + levels[place + 1]) / 2
+            sizes.append(height / max(NOTICEABLE * before, least, by_itself, 1e-300))
         smallest = int(np.argmin(sizes))
         if sizes[smallest] >= 1:
             break
         del edges[smallest + 1]
     return edges
+
+
+class Wander:
+    """By what share the levels of neighbouring stretches of a series differ where nothing has changed.
+
+    Medians of neighbouring blocks differ by the noise of single runs, the less the longer they are, and by what the
+    level does slowly, which longer blocks do not even out. That can be told only of many blocks."""
+
+    def __init__(self, values: Array) -> None:
+        self.values = values
+        self.noise = _deviation(_shares(values[:-1], values[1:])) ** 2 / 2  # variance of one run
+        self.shares: dict[int, tuple[Array, Array]] = {}  # by length: where two blocks begin, how they differ
+
+    def share(self, left: int, right: int, changes: Sequence[int]) -> float:
+        """Standard deviation of it for stretches of so many runs; `changes` are known to be some."""
+        slow, length = 0.0, SHORTEST_BLOCK
+        while length <= min(left, right, len(self.values) // FEWEST_BLOCKS):
+            begins, shares = self._of_length(length)
+            apart = np.ones(len(begins), bool)
+            for at in changes:
+                apart &= (begins + 2 * length <= at) | (begins >= at)
+            if np.count_nonzero(apart) >= FEWEST_BLOCKS:
+                slow = max(slow, _deviation(shares[apart]) ** 2 - self._by_noise(length, length))
+            length = round(length * sqrt(2))
+        return sqrt(slow + self._by_noise(left, right))
+
+    def _by_noise(self, left: int, right: int) -> float:
+        return self.noise * pi / 2 * (1 / left + 1 / right)  # medians of a normal law
+
+    def _of_length(self, length: int) -> tuple[Array, Array]:
+        if length not in self.shares:
+            step = max(1, length // SHORTEST_BLOCK)
+            windows = np.lib.stride_tricks.sliding_window_view(self.values, length)[::step]
+            medians, ahead = np.median(windows, axis=1), -(-length // step)
+            begins = np.arange(0, len(medians) - ahead) * step
+            self.shares[length] = begins, _shares(medians[:-ahead], medians[ahead:])
+        return self.shares[length]
+
+
+def _shares(before: Array, after: Array) -> Array:
+    """Differences as shares of the middle of both."""
+    return (after - before) / np.maximum((np.abs(before) + np.abs(after)) / 2, 1e-300)
+
+
+def _deviation(differences: Array) -> float:
+    """The standard deviation of differences around 0, whatever a few of them are."""
+    return 1.4826 * float(np.median(np.abs(differences)))
 
 
 def _chance_at(windows: Sequence[Window], first: int, at: int, last: int, otherwise: float) -> float:
@@ -219,7 +281,18 @@ def _change(values: Array, edges: tuple[int, int, int], chance: float, carried: 
     first, at, last = edges
     before, after = values[first:at], values[at:last]
     low, high = interval(before, after, carried)
-    return Change(at, last, first, chance, float(np.median(before)), float(np.median(after)), low, high)
+    middles = float(np.median(before)), float(np.median(after))
+    return Change(at, last, first, chance, *middles, low, high, *_likely_places(values, edges, *middles))
+
+
+def _likely_places(values: Array, edges: tuple[int, int, int], before: float, after: float) -> tuple[int, int]:
+    """The first and the last place with both levels that is nearly as likely, where distances follow Laplace's law."""
+    first, at, last = edges
+    left, right = np.abs(values[first:last] - before), np.abs(values[first:last] - after)
+    distances = np.concatenate([[0.0], np.cumsum(left - right)]) + right.sum()  # of a change at each place
+    scale = max(float(distances.min()) / (last - first), 1e-300)
+    likely = first + np.flatnonzero(distances - distances.min() <= NEARLY_AS_LIKELY * scale)
+    return min(at, int(likely[0])), max(at, int(likely[-1]))
 
 
 def interval(before: Array, after: Array, carried: float = 1.0) -> tuple[float, float]:
@@ -274,4 +347,4 @@ def _as_line(values: Array, some: Sequence[Change], carried: float) -> Change:
     low, high = interval(before, after, carried)
     chance = min(change.chance for change in some)
     middles = float(np.median(before)), float(np.median(after))
-    return Change(some[0].at, last, first, chance, *middles, low, high, gradual=True)
+    return Change(some[0].at, last, first, chance, *middles, low, high, first, last, gradual=True)

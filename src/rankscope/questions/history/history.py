@@ -228,21 +228,60 @@ def _events(runs: Runs, series: Series, tests: int) -> list[Event]:
     """One for each place, with the figure that matters most: the step where it changed."""
     events: list[Event] = []
     for metric in METRICS:
-        rows = series.known[metric.name]
         for change in series.changes[metric.name]:
-            same = next((at for at, other in enumerate(events) if _is_same(runs, series, other, rows[change.at])), None)
-            if same is not None:
-                events[same] = replace(events[same], also=(*events[same].also, (metric, change)))
+            event = _event(series, metric, change, tests)
+            same = [other for other in events if _is_same(series, other, event)]
+            if same and not change.gradual:
+                events[events.index(same[0])] = _joined(series, same[0], event)
                 continue
-            ends = int(rows[change.at]), int(rows[change.at - 1]), int(rows[change.until - 1])
-            goes_on = change.until == len(rows)
-            events.append(Event(series, metric, change, min(1.0, change.chance * tests), *ends, goes_on))
+            for other in same:  # a gradual change may be several steps of another figure
+                event = _joined(series, other, event)
+                events.remove(other)
+            events.append(event)
     return events
 
 
-def _is_same(runs: Runs, series: Series, event: Event, row: int) -> bool:
-    places = np.searchsorted(series.rows, [event.since, row])
-    return abs(int(places[0]) - int(places[1])) <= SAME_PLACE
+def _event(series: Series, metric: Metric, change: Change, tests: int) -> Event:
+    rows = series.known[metric.name]
+    ends = int(rows[change.at]), int(rows[change.at - 1]), int(rows[change.until - 1])
+    goes_on = change.until == len(rows)
+    return Event(series, metric, change, min(1.0, change.chance * tests), *ends, goes_on)
+
+
+def _is_same(series: Series, event: Event, other: Event) -> bool:
+    """At the same place or, of figures of the same thing, at one that is as likely; what is gradual is so from its
+    first run to its last."""
+    at, place = (int(np.searchsorted(series.rows, each.since)) for each in (event, other))
+    if abs(at - place) <= SAME_PLACE:
+        return True
+    if event.is_worse != other.is_worse or event.metric.of != other.metric.of:
+        return False
+    first, last = _span(series, event)
+    again, until = _span(series, other)
+    if event.change.gradual or other.change.gradual:
+        return first <= place <= last if event.change.gradual else again <= at <= until
+    return max(first, again) <= min(last, until)
+
+
+def _span(series: Series, event: Event) -> tuple[int, int]:
+    """Where it may have been, among the runs of the series."""
+    rows, change = series.known[event.metric.name], event.change
+    ends = rows[change.earliest], rows[min(change.latest, len(rows) - 1)]
+    first, last = np.searchsorted(series.rows, ends)
+    return int(first), int(last)
+
+
+def _joined(series: Series, event: Event, other: Event) -> Event:
+    """One event of two figures: the first tells how much, and the one that knows better tells since when; what one of
+    them shows to be gradual is."""
+    joined = replace(event, also=(*event.also, (other.metric, other.change)))
+    spans = [last - first for first, last in (_span(series, event), _span(series, other))]
+    if other.change.gradual and not event.change.gradual:
+        return replace(other, also=(*event.also, (event.metric, event.change)))
+    if not event.change.gradual and not other.change.gradual and spans[1] < spans[0]:
+        at = int(np.searchsorted(series.known[event.metric.name], other.since))
+        return replace(joined, change=replace(event.change, at=at), since=other.since, last_before=other.last_before)
+    return joined
 
 
 def levels(series: Series, values: Array, metric: str = "step_ns") -> Array:

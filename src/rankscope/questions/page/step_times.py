@@ -14,11 +14,13 @@ from rankscope.questions.events.timeline import as_it_is, begin_of, clocks_of
 from rankscope.questions.gpu.steps import BUSY, IDLE
 from rankscope.questions.page.section import PageOptions, column, number
 from rankscope.questions.steps.arrays import RankSteps, some_of
+from rankscope.questions.steps.blocks import step_history
 from rankscope.questions.steps.data import steps_of
 from rankscope.questions.steps.steps import OWN, steps
 from rankscope.questions.wording import seconds
 
 MOST_ROWS = 600  # about as many as a picture has room for
+MOST_STRETCHES = 300  # of a job whose first steps have been overwritten
 MOST_CELLS = 20_000  # of the parts by group of steps: they are what a selection needs, and nothing that is looked at
 SORTED_AT_ONCE = 1 << 22
 Array = Any  # of numpy
@@ -72,7 +74,8 @@ def groups_of(tables: Tables, most: int, multiple_of: int = 1) -> Groups | None:
 
 
 def step_times_section(tables: Tables, wanted: PageOptions) -> Section | None:
-    """Step time over steps: the range over all ranks, the median, and the percentiles of the whole run."""
+    """Step time over steps: the range over all ranks, the median, and the percentiles of the whole run. Where newer
+    steps have overwritten older ones, first what is known of the whole job."""
     table = step_times(tables, wanted)
     if len(table.rows) < 2:
         return None
@@ -81,20 +84,45 @@ def step_times_section(tables: Tables, wanted: PageOptions) -> Section | None:
     lines = (("p50", number(spread[9])), ("p99", number(spread[11])))
     parts = ("min_ns", "median_ns", "max_ns")
     on_gpus = bool(tables.query("SELECT 1 FROM device_steps LIMIT 1"))  # then the first screen has their clock
-    title, axis = _title(table, lines, on_gpus), "step time on the host" if on_gpus else "step time"
+    whole, axis = _whole_job(tables, wanted), "step time on the host" if on_gpus else "step time"
+    title = _title(table, lines, on_gpus, is_end=whole is not None)
     chart = Chart("curve", table.name, title, "first_step", parts, axis, "step", lines=lines)
-    return Section("step_times", "Step time over steps", [table], [chart])
+    section = Section("step_times", "Step time over steps", [table], [chart])
+    if whole is not None:
+        section.tables.append(whole)
+        section.charts.insert(0, _whole_chart(whole, axis))
+    return section
 
 
-def _title(table: Table, lines: Sequence[tuple[str, float]], on_hosts: bool) -> str:
+def _title(table: Table, lines: Sequence[tuple[str, float]], on_hosts: bool, is_end: bool) -> str:
     longest = [number(cell) for cell in column(table, "max_ns")]
     at = longest.index(max(longest))
     first, last, rank = (column(table, name)[at] for name in ("first_step", "last_step", "slowest_rank"))
     where = f"step {first}" if first == last else f"steps {first} to {last}"
     usual, slow = (seconds(value) for _, value in lines)
     longest_told = f"the longest {seconds(longest[at])} ({where}, rank {rank})"
+    which = f"the last {number(table.rows[-1][1]) - number(table.rows[0][0]) + 1:,.0f} steps" if is_end else "the steps"
     half = "On the host, half" if on_hosts else "Half"
-    return f"{half} of the steps take {usual} or less, 1 in 100 more than {slow}; {longest_told}"
+    return f"{half} of {which} take {usual} or less, 1 in 100 more than {slow}; {longest_told}"
+
+
+def _whole_job(tables: Tables, wanted: PageOptions) -> Table | None:
+    """All steps in stretches, of a job of which not every step has been kept."""
+    kept = min((int(rank.number[0]) for rank in steps_of(tables).ranks if len(rank.number)), default=0)
+    table = step_history(tables, wanted.selection, MOST_STRETCHES)
+    return table if len(table.rows) > 1 and number(table.rows[0][0]) < kept else None
+
+
+def _whole_chart(table: Table, axis: str) -> Chart:
+    medians = [number(cell) for cell in column(table, "median_ns")]
+    slowest = medians.index(max(medians))
+    first, last = (column(table, name)[slowest] for name in ("first", "last"))
+    most = f"{seconds(max(medians))} (steps {first:,} to {last:,})"
+    count = f"All {number(table.rows[-1][1]):,.0f} steps of the job"
+    title = f"{count}: the median step lies between {seconds(min(medians))} and {most}"
+    parts = ("quarter_ns", "median_ns", "three_quarters_ns")
+    middle = (("median", float(np.median(medians))),)
+    return Chart("curve", table.name, title, "first", parts, axis, "step", lines=middle)
 
 
 def step_curve(tables: Tables, most: int) -> list[float]:

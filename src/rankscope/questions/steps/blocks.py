@@ -193,15 +193,15 @@ HISTORY_COLUMNS = (
 )
 
 
-def step_history(tables: Tables, selection: Selection = ALL) -> Table:
-    """The length of steps in the course of the whole job, in stretches of equally many."""
+def step_history(tables: Tables, selection: Selection = ALL, most: int = MOST_ROWS) -> Table:
+    """The length of steps in the course of the whole job, in stretches of equally many, at most so many of these."""
     table = Table("step_history", "Steps over the job", HISTORY_COLUMNS, [])
     ranks = {
         rank: blocks for rank, blocks in blocks_of(tables).items() if selection.ranks is None or rank in selection.ranks
     }
     first = max((int(blocks.edges[0]) for blocks in ranks.values()), default=0)
     last = min((int(blocks.edges[-1]) for blocks in ranks.values()), default=0)
-    length = max(SHORTEST, -(-(last - first) // MOST_ROWS))
+    length = max(SHORTEST, -(-(last - first) // most))
     table.rows = [_stretch(ranks, at, min(at + length, last)) for at in range(first, last, length)]
     return arranged(table, selection)
 

@@ -1,5 +1,5 @@
-// A quantity over steps: a band from the least to the most of all ranks, their median, and the run's percentiles. A brush
-// over it chooses steps for the whole page.
+// A quantity over steps: a band from the least to the most of all ranks, or of the middle half of some steps, the median,
+// and the run's percentiles. Where single steps are known a brush over it chooses steps for the whole page.
 import { colourOf, make, tell } from './elements.js';
 import { place } from './data.js';
 import { axisUnit, shown, tickText } from './numbers.js';
@@ -9,12 +9,21 @@ import { chooseSteps, onSteps } from './selection.js';
 
 const TALL = 220, FONT = '12px system-ui, sans-serif';
 const SPIKE = 8; // times the usual step
+// by the first of the columns that are drawn
+const WORDS = {
+  min_ns: { curve: 'median of the ranks', band: 'fastest to slowest', hover: ['Fastest', 'Median', 'Slowest'], rank: ['Slowest rank', 'slowest_rank'] },
+  quarter_ns: { curve: 'median step', band: 'middle half of the steps', hover: ['p25', 'Median', 'p75'], rank: ['Longest own time on rank', 'longest_rank'] },
+};
 const CURVE = 'var(--link)', BAND = 'rgba(86, 180, 233, 0.35)', LINES = ['#009E73', '#D55E00'];
 
 export class Curve {
   constructor(chart, table, host) {
     Object.assign(this, { chart, table, host });
     this.at = Object.fromEntries(table.columns.map((column) => [column.name, place(table, column.name)]));
+    [this.low, this.middle, this.high] = chart.parts;
+    this.words = WORDS[this.low];
+    this.last = chart.label.replace('first', 'last');
+    this.brushes = this.at.begin_ns !== undefined;
     this.chosen = null; // first and last row
     this.canvas = make('div', { class: 'canvas', tabindex: '0', role: 'img', 'aria-label': this.spoken() });
     this.canvas.addEventListener('keydown', (event) => this.key(event));
@@ -33,8 +42,8 @@ export class Curve {
   }
 
   spoken() {
-    return `${this.chart.title}. A curve of ${this.table.rows.length} points. Arrow keys move along it, with Shift they choose ` +
-      'steps for the whole page, Escape chooses all. The table below has the numbers.';
+    const keys = this.brushes ? 'Arrow keys move along it, with Shift they choose steps for the whole page, Escape chooses all.' : 'Arrow keys move along it.';
+    return `${this.chart.title}. A curve of ${this.table.rows.length} points. ${keys} The table below has the numbers.`;
   }
 
   legend() {
@@ -44,9 +53,9 @@ export class Curve {
       return make('li', {}, swatch, words);
     };
     const lines = this.chart.lines.map(([name, value], number) => entry(LINES[number], `${name} ${shown(value, 'ns')}`));
-    const least = this.column('min_ns'), most = this.column('max_ns');
+    const least = this.column(this.low), most = this.column(this.high);
     const single = least.every((value, at) => value === most[at]); // one rank: there is no band
-    const curve = single ? [entry(CURVE, 'step time')] : [entry(CURVE, 'median of the ranks'), entry(BAND, 'fastest to slowest')];
+    const curve = single ? [entry(CURVE, 'step time')] : [entry(CURVE, this.words.curve), entry(BAND, this.words.band)];
     return make('ul', { class: 'legend' }, ...curve, ...lines);
   }
 
@@ -56,13 +65,13 @@ export class Curve {
 
   draw() {
     this.plot?.destroy();
-    const steps = this.column(this.chart.label), most = this.column('max_ns');
+    const steps = this.column(this.chart.label), most = this.column(this.high);
     const lines = this.chart.lines.map(([, value]) => steps.map(() => value));
     this.largest = most.reduce((sofar, value) => Math.max(sofar, value), 0) || 1;
-    this.least = this.column('min_ns').reduce((sofar, value) => Math.min(sofar, value), this.largest);
+    this.least = this.column(this.low).reduce((sofar, value) => Math.min(sofar, value), this.largest);
     // where a few steps are far longer than all others, nothing else would be seen of these
     this.log = this.least > 0 && this.largest > SPIKE * this.chart.lines[0][1];
-    const data = [steps, this.column('min_ns'), most, this.column('median_ns'), ...lines];
+    const data = [steps, this.column(this.low), most, this.column(this.middle), ...lines];
     this.plot = new uPlot(this.options(), data, this.canvas);
     this.mark();
   }
@@ -74,7 +83,7 @@ export class Curve {
     const plain = { points: { show: false } };
     return {
       width: Math.max(280, this.canvas.clientWidth || 600), height: TALL, padding: [8, 16, 0, 0], legend: { show: false },
-      cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false } },
+      cursor: { y: false, points: { show: false }, drag: { x: this.brushes, y: false, setScale: false } },
       scales: { x: { time: false }, y: this.log ? { distr: 3, range: [this.least * 0.8, this.largest * 1.25] } : { range: [0, this.largest * 1.05] } },
       axes: [
         { ...axis, label: this.chart.row_axis, labelSize: 18, size: 26, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1e6, 1e7], values: (_, splits) => splits.map(tickText) },
@@ -93,7 +102,7 @@ export class Curve {
   }
 
   brushed(plot) {
-    if (plot.select.width < 2) return;
+    if (!this.brushes || plot.select.width < 2) return;
     const [low, high] = [plot.select.left, plot.select.left + plot.select.width].map((x) => plot.posToIdx(x));
     this.choose(low, high);
   }
@@ -107,9 +116,9 @@ export class Curve {
 
   selected(steps) {
     this.chosen = steps && [steps.first, steps.last];
-    this.all.hidden = !steps;
-    this.told.textContent = steps ? `Steps ${steps.first} to ${steps.last}` : 'Drag over the curve to choose steps for the whole page';
-    if (steps) tell(`Steps ${steps.first} to ${steps.last} chosen.`);
+    this.all.hidden = !steps || !this.brushes;
+    this.told.textContent = steps ? `Steps ${steps.first} to ${steps.last}` : this.brushes ? 'Drag over the curve to choose steps for the whole page' : '';
+    if (steps && this.brushes) tell(`Steps ${steps.first} to ${steps.last} chosen.`);
     this.mark();
   }
 
@@ -123,12 +132,13 @@ export class Curve {
   hover(row, cursor, aloud = false) {
     if (row === null || row === undefined || cursor.left < 0) return hideHover();
     const cell = (name) => this.table.rows[row][this.at[name]];
-    const [first, last] = [cell('first_step'), cell('last_step')];
-    const lines = [['Median', 'median_ns', CURVE], ['Fastest', 'min_ns', null], ['Slowest', 'max_ns', null]];
+    const [first, last] = [cell(this.chart.label), cell(this.last)];
+    const [low, middle, high] = this.words.hover;
+    const lines = [[middle, this.middle, CURVE], [low, this.low, null], [high, this.high, null]];
     const told = lines.map(([words, name, colour]) => [words, shown(cell(name), 'ns'), colour]);
     const box = this.plot.over.getBoundingClientRect();
     const title = first === last ? `Step ${first}` : `Steps ${first} to ${last}`;
-    return showHover(title, [...told, ['Slowest rank', String(cell('slowest_rank')), null]], box.left + cursor.left, box.top + 20, aloud);
+    return showHover(title, [...told, [this.words.rank[0], String(cell(this.words.rank[1])), null]], box.left + cursor.left, box.top + 20, aloud);
   }
 
   key(event) {
@@ -138,7 +148,7 @@ export class Curve {
     event.preventDefault();
     const from = this.row ?? 0;
     this.row = Math.min(this.table.rows.length - 1, Math.max(0, this.row === undefined ? 0 : this.row + step));
-    if (event.shiftKey) {
+    if (event.shiftKey && this.brushes) {
       this.anchor ??= from;
       this.choose(Math.min(this.anchor, this.row), Math.max(this.anchor, this.row));
     } else this.anchor = undefined;
