@@ -59,9 +59,18 @@ def test_data_that_move_by_themselves_wait_for_nobody(tmp_path: Path) -> None:
     reduced(tmp_path, (10.0, 28.0, 10.0), (11.0, 29.0, 11.0))
     log = collectives_of(open_run(tmp_path / "run", read_rank_file)).log
     (group,) = log.groups
-    by_waiting, reached = moved_by_waiting(log, group, group.enter_ns, group.end_ns)
-    assert not by_waiting.any()
-    assert (reached - group.enter_ns)[0] / MILLI == pytest.approx([10.0, 28.0, 10.0], abs=0.01)
+    waits = moved_by_waiting(group, group.enter_ns, group.end_ns)
+    assert not waits.moved.any()
+    assert (waits.reached - group.enter_ns)[0] / MILLI == pytest.approx([10.0, 28.0, 10.0], abs=0.01)
+
+
+def test_a_member_that_gets_its_data_from_another(tmp_path: Path) -> None:
+    """Rank 0 is held up by rank 1 alone until 28 ms; rank 2 only by rank 0, which comes at 10, as Open MPI does it."""
+    model = reduced(tmp_path, (10.0, 28.0, 8.0), (29.0, 29.0, 11.0))
+    assert model.replayed_ns == pytest.approx(30e6, rel=1e-3)
+    log = collectives_of(open_run(tmp_path / "run", read_rank_file)).log
+    waits = moved_by_waiting(log.groups[0], log.groups[0].enter_ns, log.groups[0].end_ns)
+    assert waits.moved.all() and waits.held_by[0].tolist() == [[True] * 3, [True] * 3, [True, False, True]]
 
 
 @pytest.mark.slow

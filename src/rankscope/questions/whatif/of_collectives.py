@@ -25,7 +25,7 @@ from rankscope.questions.steps.data import steps_of
 from rankscope.questions.whatif.blocks import Blocks
 from rankscope.questions.whatif.common_steps import CommonSteps, common_steps
 from rankscope.questions.whatif.message_calls import Calls, calls_of, number_calls
-from rankscope.questions.whatif.nonblocking import moved_by_waiting
+from rankscope.questions.whatif.nonblocking import ByWaiting, moved_by_waiting
 from rankscope.questions.whatif.passes import passes_of, stages_of
 from rankscope.questions.whatif.program import JOINS, NOTHING, Program
 from rankscope.questions.wording import counted, rank_words
@@ -113,7 +113,16 @@ class _Timed:
     group: Matched
     enter: Array
     end: Array
-    in_progress: Array
+    waits: ByWaiting
+
+    @property
+    def in_progress(self) -> Array:
+        return self.group.progress & ~self.waits.moved
+
+    def held_by(self, row: int) -> Array | None:
+        """Who holds up whom in a collective that moves while its members wait; None where its operation says that."""
+        held_by = self.waits.held_by[int(self.waits.kind[row])] if self.waits.moved[row] else None
+        return None if held_by is None or held_by.all() else held_by
 
 
 @dataclass(slots=True)
@@ -130,6 +139,7 @@ class _Collective:
     in_order: bool  # of its group
     name: str
     which: int  # of its group in the step
+    held_by: Array | None = None  # members x members, where not its operation says who waits for whom
     waited: Array | None = None  # of each member: blocked until its end before it went on; None: nobody was
 
 
@@ -149,16 +159,23 @@ class _State:
     lane: dict[int, tuple[Array, Array]]  # of each group: its last operation in progress, and when it ended
 
 
-def _place_waits(issued: Sequence[tuple[_Collective, int]], exposed_ns: float, least_ns: float) -> None:
+def _explained_ns(ranks: int, collectives: Sequence[_Collective]) -> Array:
+    """How long each rank was blocked in blocking collectives, and for the last one of the step from its issue on."""
+    blocking, entered, ended = np.zeros(ranks), np.full(ranks, -np.inf), np.full(ranks, -np.inf)
+    for collective in collectives:
+        mine = collective.members
+        if not collective.in_progress:
+            blocking[mine] += collective.end - collective.enter
+        entered[mine] = np.maximum(entered[mine], collective.enter)
+        ended[mine] = np.maximum(ended[mine], collective.end)
+    return blocking + np.maximum(np.where(np.isfinite(ended), ended - entered, 0.0), 0.0)
+
+
+def _place_waits(issued: Sequence[tuple[_Collective, int]], rest_ns: float) -> None:
     """A rank that was blocked for longer than what it waits for at the end of the step was so before: until the ends of
     collectives in progress, the longest first, after which it issued its next one. Given are its collectives in the
     order of their issue, each with its place among the members."""
     spans = [(float(one.enter[at]), float(one.end[at])) for one, at in issued]
-    at_end_ns = max(0.0, max(end for _, end in spans) - spans[-1][0])
-    blocking_ns = sum(end - enter for (one, _), (enter, end) in zip(issued, spans, strict=True) if not one.in_progress)
-    rest_ns = exposed_ns - blocking_ns - at_end_ns
-    if rest_ns < least_ns:
-        return
     over = [
         place
         for place, ((_, end), (following, _)) in enumerate(pairwise(spans))
@@ -253,6 +270,9 @@ class _Assembly:
     def _add_collective(self, step: int, collective: _Collective, state: _State) -> None:
         mine, host, time = collective.members, state.host, state.time
         key = (len(mine), collective.name, collective.which)
+        if collective.held_by is not None:
+            self._add_held(step, collective, key, state)
+            return
         about: dict[str, Any] = {"join": collective.join, "root": collective.root, "transfers": True}
         if not collective.in_progress:
             own_ns = np.maximum(collective.end - _joined(collective.enter, collective), 0.0)
@@ -282,6 +302,19 @@ class _Assembly:
         if collective.waited is not None:
             self._wait(step, collective, at, key, state)
 
+    def _add_held(self, step: int, collective: _Collective, key: tuple[Any, ...], state: _State) -> None:
+        """Each member comes to its wait, and leaves when those that hold it up have come to theirs."""
+        assert collective.held_by is not None
+        mine, gap = collective.members, np.maximum(collective.enter - state.time[collective.members], 0.0)
+        came = self._blocks.add(mine, state.host[mine][:, None], gap, 0.0, step, OWN, ("came", *key))
+        self._blocks.note_gap(came, mine, state.time[mine], collective.enter)
+        ready = np.where(collective.held_by, collective.enter, -np.inf).max(axis=1)
+        follows = np.where(collective.held_by, came, came[:, None])
+        own_ns = np.maximum(collective.end - ready, 0.0)
+        state.host[mine] = self._blocks.add(mine, follows, 0.0, own_ns, step, collective.name, key, transfers=True)
+        state.time[mine] = collective.end
+        state.blocked[mine] += collective.end - collective.enter
+
     def _wait(self, step: int, collective: _Collective, at: Array, key: tuple[Any, ...], state: _State) -> None:
         """Those that were blocked until the end of a collective in progress go on from there."""
         assert collective.waited is not None
@@ -300,12 +333,19 @@ class _Assembly:
 
     def _find_waits(self, step: int, collectives: Sequence[_Collective]) -> None:
         """Which ranks were blocked by collectives in progress before the end of the step."""
+        if not any(collective.in_progress for collective in collectives):
+            return
         exposed, length = self.steps.exposed[:, step], self.steps.end[:, step] - self.steps.begin[:, step]
-        for rank in np.flatnonzero(np.isfinite(exposed)).tolist():
-            mine = [(one, int(at[0])) for one in collectives if len(at := np.flatnonzero(one.members == rank))]
-            mine.sort(key=lambda pair: float(pair[0].enter[pair[1]]))
-            if mine:
-                _place_waits(mine, float(exposed[rank]), EARLIER_WAITS * float(length[rank]))
+        rest_ns = exposed - _explained_ns(len(exposed), collectives)
+        unexplained = np.isfinite(exposed) & (rest_ns >= EARLIER_WAITS * length)
+        issued: dict[int, list[tuple[_Collective, int]]] = {rank: [] for rank in np.flatnonzero(unexplained).tolist()}
+        for collective in collectives if issued else ():
+            for at in np.flatnonzero(unexplained[collective.members]).tolist():
+                issued[int(collective.members[at])].append((collective, at))
+        for rank, calls in issued.items():
+            if calls:
+                calls.sort(key=lambda call: float(call[0].enter[call[1]]))
+                _place_waits(calls, float(rest_ns[rank]))
 
     def _add_moment(self, step: int, what: str, call: int, state: _State) -> None:
         """A call that posts or ends messages is entered, or left."""
@@ -420,10 +460,10 @@ class _Assembly:
     def _on_one_clock(self, group: Matched) -> _Timed:
         enter = self.known.clocks.on_reference(group.members, group.enter_ns)
         end = enter + (group.end_ns - group.enter_ns)
-        by_waiting, reached = moved_by_waiting(self.known.log, group, enter, end)
-        if by_waiting.any():
-            enter = np.where(by_waiting[:, None], reached, enter)
-        return _Timed(group, enter, end, group.progress & ~by_waiting)
+        waits = moved_by_waiting(group, enter, end)
+        if waits.moved.any():
+            enter = np.where(waits.moved[:, None], waits.reached, enter)
+        return _Timed(group, enter, end, waits)
 
     def _collectives(self, rows: Sequence[tuple[int, int]]) -> list[tuple[float, int, _Collective]]:
         """Each with when its last member entered."""
@@ -448,6 +488,7 @@ class _Assembly:
                 in_order=self._in_order.get(group.number, True),
                 name=operation,
                 which=counts[group.number],
+                held_by=timed.held_by(row),
             )
             collectives.append(
                 (when, LATER + order, collective)
