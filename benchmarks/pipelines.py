@@ -55,10 +55,12 @@ class Job:
         return (self.stages - 1) / (chunks * self.micro_batches + self.stages - 1)
 
 
-def balanced(nice: int) -> Iterator[Job]:
+def balanced(nice: int, only: str) -> Iterator[Job]:
     for micro_batches in (4, 16, 8):
         for stages in (2, 4, 8):
             for schedule in ("gpipe", "1f1b", "interleaved"):
+                if only and f"{schedule}-{stages}x{micro_batches}" not in only.split(","):
+                    continue
                 if schedule == "gpipe" or micro_batches >= stages:  # torch demands that of 1F1B, the formula of both
                     yield Job(schedule, stages, micro_batches, steps=5, nice=nice)
 
@@ -197,6 +199,7 @@ def _case_lines(rows: list[tuple[Job, dict[str, Any]]]) -> list[str]:
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--balanced", action="store_true")
+    asked.add_argument("--only", default="", help="of the balanced ones: 1f1b-2x16,interleaved-2x16, …")
     asked.add_argument("--cases", type=int, default=0)
     asked.add_argument("--seed", type=int, default=0)
     asked.add_argument("--lanes", type=int, default=1, help="jobs at a time")
@@ -208,7 +211,7 @@ def main() -> None:
     options = asked.parse_args()
     done = [json.loads(line) for line in options.log.read_text().splitlines()] if options.log.exists() else []
     known = {Job(**one["job"]) for one in done}
-    wanted = list(balanced(options.nice) if options.balanced else ())
+    wanted = list(balanced(options.nice, options.only) if options.balanced else ())
     wanted += random_jobs(options.cases, options.seed, options.nice)
 
     until = time.monotonic() + options.seconds

@@ -157,6 +157,12 @@ def test_neighbours_that_exchange_edges_are_no_pipeline() -> None:
     assert {row[1] for row in parallelism(run).rows} == {UNKNOWN}
 
 
+def test_two_ranks_that_exchange_one_message_are_no_pipeline() -> None:
+    """Rank 1 answers at once what rank 0 sends: a pipeline of one micro-batch would look the same."""
+    run = made(2, [Message(0, 1, 10, 0, 11), Message(1, 0, 11, 10, 12)])
+    assert not pipelines_of(run) and {row[1] for row in parallelism(run).rows} == {UNKNOWN}
+
+
 def test_a_ring_in_one_direction_is_context_parallel() -> None:
     run = made(
         3, [Message(one, (one + 1) % 3, 10 + 5 * n, 10 + 5 * n, 12 + 5 * n) for one in range(3) for n in range(2)]

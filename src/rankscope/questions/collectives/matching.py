@@ -31,7 +31,8 @@ RECORDS = f"""
     SELECT process, layer, name, "group", coalesce(sequence, {UNNUMBERED}) AS sequence, start_ns,
         coalesce(end_ns, -1) AS end_ns,
         coalesce(bytes, 0) AS bytes, coalesce(root, -1) AS root, untraced_events.phase,
-        call_ns IS NOT NULL OR (tool <> '' AND correlation IS NULL) AS progress
+        call_ns IS NOT NULL OR (tool <> '' AND correlation IS NULL) AS progress,
+        CASE WHEN layer = 'mpi' AND tool = '' THEN coalesce(call_ns, end_ns - start_ns, 0) ELSE -1 END AS stood_ns
     FROM untraced_events JOIN ranks USING (process)
     WHERE role = 'rank' AND layer IN {sql_list(COLLECTIVE_LAYERS)}
         AND (sequence > 0 OR (sequence IS NULL AND tool <> ''))"""
@@ -59,6 +60,7 @@ class Matched:
     end_ns: Array  # K x M
     bytes: Array  # K x M
     number: int = 0  # of the group: in a large run its collectives come in several blocks
+    stood_ns: Array | None = None  # K x M, of MPI only: time in the calls that issue it and wait for it
 
 
 @dataclass(slots=True)
@@ -243,4 +245,10 @@ def _matched(
         enter_ns=(records["start_ns"][taken] - log.base_ns).astype(np.float64),
         end_ns=(records["end_ns"][taken] - log.base_ns).astype(np.float64),
         bytes=records["bytes"][taken].astype(np.float64),
+        stood_ns=_stood_ns(records, taken),
     )
+
+
+def _stood_ns(records: Mapping[str, Any], taken: Array) -> Array | None:
+    stood_ns = records["stood_ns"][taken].astype(np.float64)
+    return None if (stood_ns < 0).any() else stood_ns

@@ -31,6 +31,7 @@ UNKNOWN = "unknown"
 ALWAYS = 0.9  # of the steps: what holds in fewer is chance
 SMALL_BYTES = 1024  # collectives up to this size are of losses, norms and flags: they tell nothing
 EARLY = 0.25  # of a step: gradients are not reduced before the first forward pass, which is more than this
+FEWEST_BETWEEN_TWO = 2  # messages a step each way: one is what any two ranks that exchange something send
 SLACK_NS = 20_000.0  # a post is stamped before its call, an end after it
 # Of a group's name, word by word: what programs call them (torch's device meshes, Megatron).
 NAMES = {
@@ -358,6 +359,8 @@ def _chain(traffic: Mapping[tuple[int, int], Traffic], members: Sequence[int]) -
         near[one].append(other)
     ends = [rank for rank in members if len(near[rank]) == 1]
     if len(members) == 2:
+        if max(pair_traffic.count for pair_traffic in traffic.values()) < FEWEST_BETWEEN_TWO:
+            return None
         tried = [[*members], [*reversed(members)]]
     elif len(ends) == 2 and all(len(near[rank]) == 2 for rank in members if rank not in ends):
         tried = [_walk(near, end, near[end][0]) for end in ends]

@@ -1,8 +1,9 @@
 """The program of a job by its steps and its matched collectives, on one clock.
 
-A rank's own time is what lies between its communications. A blocking collective holds the rank up; one in progress is
-issued, goes on beside the rank, after the one before it in its group where they end in order, and holds the rank up at
-the end of the last one of the step, for as long as the step says that the rank was blocked.
+A rank's own time is what lies between its communications. A blocking collective holds the rank up, and so does a
+nonblocking one that moves only while its members wait for it (nonblocking.py). One in progress is issued, goes on
+beside the rank, after the one before it in its group where they end in order, and holds the rank up at the end of the
+last one of the step, for as long as the step says that the rank was blocked.
 """
 
 from __future__ import annotations
@@ -20,10 +21,13 @@ from rankscope.questions.collectives.operations import OPERATIONS
 from rankscope.questions.collectives.wait_and_transfer import Collectives, collectives_of
 from rankscope.questions.messages import Messages
 from rankscope.questions.parallelism.groups import Pipeline
-from rankscope.questions.steps.data import PARTS, TITLES, Steps, steps_of
+from rankscope.questions.steps.data import steps_of
+from rankscope.questions.whatif.blocks import Blocks
+from rankscope.questions.whatif.common_steps import CommonSteps, common_steps
 from rankscope.questions.whatif.message_calls import Calls, calls_of, number_calls
-from rankscope.questions.whatif.passes import Gaps, passes_before, passes_of, stages_of
-from rankscope.questions.whatif.program import JOINS, NOTHING, Durations, Join, Program
+from rankscope.questions.whatif.nonblocking import ByWaiting, moved_by_waiting
+from rankscope.questions.whatif.passes import passes_of, stages_of
+from rankscope.questions.whatif.program import JOINS, NOTHING, Program
 from rankscope.questions.wording import counted, rank_words
 
 Array = Any  # of numpy
@@ -38,27 +42,8 @@ UNTOLD = (
     "a step to where that ended."
 )
 OWN = "own time"
-OUTSIDE = -(1 << 30)  # instead of a step
 MOST_OPERATIONS = 2_000_000  # of one program: arrays of so many are given back and taken again without the system
 KEPT_CELLS = 1 << 23  # collectives × members, of blocks of the log
-DEVICE = """
-    SELECT rank, number, min(d.begin_ns) AS begin_ns, max(d.end_ns) AS end_ns, max(d.exposed_ns) AS exposed_ns,
-        {} FROM device_steps d JOIN ranks USING (process)
-    WHERE role = 'rank' AND NOT d.cut AND number >= ? GROUP BY rank, number ORDER BY rank, number"""
-IDLE = {"data": "data", "sync": "sync", "gc": "gc", "checkpoint": "checkpoint", "launch": "launch"}
-
-
-@dataclass(slots=True)
-class _Steps:
-    """Steps that all ranks have: R ranks x S steps, times on one clock."""
-
-    numbers: Array
-    begin: Array
-    end: Array
-    exposed: Array
-    causes: dict[str, Array]
-    own_parts: dict[str, Array]  # R x S
-    source: str
 
 
 class Windows(Sequence[Program]):
@@ -88,7 +73,7 @@ def programs_of_collectives(
     if not measured.ranks:
         raise Wrong(NO_STEPS)
     known = collectives_of(tables)
-    steps = _device_steps(tables, known, measured) or _host_steps(known, measured)
+    steps = common_steps(tables, known, measured)
     if not len(steps.numbers):
         raise Wrong("no steps to replay: the ranks have no steady step in common")
     assembly = _Assembly(steps, known, messages, pipelines)
@@ -120,76 +105,26 @@ def programs_of_collectives(
     return programs, notes, f"{steps.source}, no communication matched"
 
 
-# ---------------------------------------------------------------- steps
-def _host_steps(known: Collectives, measured: Steps) -> _Steps:
-    numbers = measured.common()
-    columns: dict[str, list[Array]] = {}
-    place = {rank: at for at, rank in enumerate(known.log.ranks)}
-    of_rank = {rank_steps.rank: rank_steps for rank_steps in measured.ranks}
-    clock_of: list[int] = []
-    for rank in known.log.ranks:
-        rank_steps = of_rank.get(rank, measured.ranks[0])  # one that has no loop of its own goes by another's steps
-        at = np.searchsorted(rank_steps.number, numbers)
-        begin = (rank_steps.begin_ns[at] - known.log.base_ns).astype(np.float64)
-        values_of = {"begin": begin, "end": begin + rank_steps.length_ns[at], "exposed": rank_steps.exposed_ns[at]}
-        values_of |= {f"own {part}": rank_steps.own[part][at] for part in PARTS if part in rank_steps.own}
-        values_of |= {name: rank_steps.of_which[name][at] for name in ("gc", "runnable") if name in rank_steps.of_which}
-        clock_of.append(place[rank_steps.rank])
-        if rank not in of_rank:
-            values_of |= {name: np.zeros(len(numbers)) for name in values_of if name not in ("begin", "end")}
-        for name, values in values_of.items():
-            columns.setdefault(name, []).append(values)
-    stacked = {name: np.stack(values) for name, values in columns.items() if len(values) == len(place)}
-    for name in ("begin", "end"):
-        stacked[name] = known.clocks.on_reference(np.array(clock_of), stacked[name].T).T
-    causes = {
-        cause: stacked[name].T
-        for cause, name in (
-            *(("data", "own data"), ("gc", "gc"), ("preemption", "runnable"), ("checkpoint", "own checkpoint")),
-        )
-        if name in stacked
-    }
-    parts = {TITLES[part]: stacked[f"own {part}"] for part in PARTS if f"own {part}" in stacked}
-    if measured.source == "traced" and not stacked["exposed"].any():
-        stacked["exposed"] = np.full_like(stacked["exposed"], np.inf)  # see UNTOLD
-    source = "steps" + (" found in the pattern of collectives" if measured.source == "pattern" else "")
-    return _Steps(numbers, stacked["begin"], stacked["end"], stacked["exposed"], causes, parts, source)
-
-
-def _device_steps(tables: Tables, known: Collectives, measured: Steps) -> _Steps | None:
-    """The steps on the GPUs' clock, where every rank has them."""
-    sums = ", ".join(f"max(d.idle_{name}_ns) AS {cause}" for cause, name in IDLE.items())
-    columns = tables.columns(
-        DEVICE.format(f"{sums}, max(d.compute_ns) AS compute, max(d.copy_ns) AS copies"), (measured.first_steady,)
-    )
-    if not len(columns["rank"]):
-        return None
-    numbers: Array | None = None
-    rows = {rank: np.flatnonzero(columns["rank"] == rank) for rank in known.log.ranks}
-    for own_rows in rows.values():
-        mine = columns["number"][own_rows]
-        numbers = mine if numbers is None else np.intersect1d(numbers, mine)
-    if numbers is None or not len(numbers):
-        return None
-
-    def of(name: str) -> Array:
-        return np.stack(
-            [
-                columns[name][own_rows][np.searchsorted(columns["number"][own_rows], numbers)].astype(np.float64)
-                for own_rows in rows.values()
-            ]
-        )
-
-    begin, end = of("begin_ns") - known.log.base_ns, of("end_ns") - known.log.base_ns
-    everyone = np.arange(len(known.log.ranks))
-    begin, end = (known.clocks.on_reference(everyone, times.T).T for times in (begin, end))
-    causes = {cause: of(cause).T for cause in IDLE}
-    parts = {"GPU computes": of("compute"), "GPU copies": of("copies")}
-    parts |= {f"GPU idle: {cause}": of(cause) for cause in IDLE}
-    return _Steps(numbers, begin, end, of("exposed_ns"), causes, parts, "steps of the GPUs")
-
-
 # ---------------------------------------------------------------- the program
+@dataclass(slots=True)
+class _Timed:
+    """A block of the log: its collectives, and when each member entered and left them, on one clock."""
+
+    group: Matched
+    enter: Array
+    end: Array
+    waits: ByWaiting
+
+    @property
+    def in_progress(self) -> Array:
+        return self.group.progress & ~self.waits.moved
+
+    def held_by(self, row: int) -> Array | None:
+        """Who holds up whom in a collective that moves while its members wait; None where its operation says that."""
+        held_by = self.waits.held_by[int(self.waits.kind[row])] if self.waits.moved[row] else None
+        return None if held_by is None or held_by.all() else held_by
+
+
 @dataclass(slots=True)
 class _Collective:
     """One collective inside one step."""
@@ -204,6 +139,7 @@ class _Collective:
     in_order: bool  # of its group
     name: str
     which: int  # of its group in the step
+    held_by: Array | None = None  # members x members, where not its operation says who waits for whom
     waited: Array | None = None  # of each member: blocked until its end before it went on; None: nobody was
 
 
@@ -223,31 +159,23 @@ class _State:
     lane: dict[int, tuple[Array, Array]]  # of each group: its last operation in progress, and when it ended
 
 
-@dataclass(slots=True)
-class _Block:
-    rank: Array
-    follows: Array  # members x P
-    gap: Array
-    own: Array
-    join: int
-    root: int
-    part: int
-    transfers: bool
-    step: int
-    peers: int
-    place: int
+def _explained_ns(ranks: int, collectives: Sequence[_Collective]) -> Array:
+    """How long each rank was blocked in blocking collectives, and for the last one of the step from its issue on."""
+    blocking, entered, ended = np.zeros(ranks), np.full(ranks, -np.inf), np.full(ranks, -np.inf)
+    for collective in collectives:
+        mine = collective.members
+        if not collective.in_progress:
+            blocking[mine] += collective.end - collective.enter
+        entered[mine] = np.maximum(entered[mine], collective.enter)
+        ended[mine] = np.maximum(ended[mine], collective.end)
+    return blocking + np.maximum(np.where(np.isfinite(ended), ended - entered, 0.0), 0.0)
 
 
-def _place_waits(issued: Sequence[tuple[_Collective, int]], exposed_ns: float, least_ns: float) -> None:
+def _place_waits(issued: Sequence[tuple[_Collective, int]], rest_ns: float) -> None:
     """A rank that was blocked for longer than what it waits for at the end of the step was so before: until the ends of
     collectives in progress, the longest first, after which it issued its next one. Given are its collectives in the
     order of their issue, each with its place among the members."""
     spans = [(float(one.enter[at]), float(one.end[at])) for one, at in issued]
-    at_end_ns = max(0.0, max(end for _, end in spans) - spans[-1][0])
-    blocking_ns = sum(end - enter for (one, _), (enter, end) in zip(issued, spans, strict=True) if not one.in_progress)
-    rest_ns = exposed_ns - blocking_ns - at_end_ns
-    if rest_ns < least_ns:
-        return
     over = [
         place
         for place, ((_, end), (following, _)) in enumerate(pairwise(spans))
@@ -266,7 +194,7 @@ class _Assembly:
 
     def __init__(
         self,
-        steps: _Steps,
+        steps: CommonSteps,
         known: Collectives,
         messages: Messages | None = None,
         pipelines: Sequence[Pipeline] = (),
@@ -276,7 +204,7 @@ class _Assembly:
         self._in_order: dict[int, bool] = {}  # of each group
         self._rows: list[list[tuple[int, int]]] = [[] for _ in steps.numbers]  # of each step: block of the log, and row
         self._sizes: list[int] = []  # of each block of the log: members
-        self._times: dict[int, tuple[Matched, Array, Array]] = {}  # the blocks that were looked at last
+        self._times: dict[int, _Timed] = {}  # the blocks that were looked at last
         self._find()
         self._moments: list[list[tuple[float, int, Any]]] = [[] for _ in steps.numbers]
         self._waits_for: dict[int, list[int]] = {}  # of each call of messages that waits: for which others
@@ -289,15 +217,11 @@ class _Assembly:
             if messages is not None and pipelines
             else None
         )
-        self._begin()
-
-    def _begin(self) -> None:
-        self.blocks: list[_Block] = []
-        self.count = 0
-        self.parts: dict[str, int] = {}
-        self.codes: dict[Any, int] = {}
+        self._blocks = self._no_blocks()
         self._entered: dict[int, int] = {}  # the operations with which calls of messages were entered
-        self._gaps: list[tuple[Array, Array, Array, Array]] = []  # own time before operations, where passes are known
+
+    def _no_blocks(self) -> Blocks:
+        return Blocks(self.known.log.ranks, self.steps, self._stages, self._passes)
 
     def edges(self) -> list[int]:
         """At which steps the windows begin and end."""
@@ -313,19 +237,21 @@ class _Assembly:
 
     def program(self, first: int, last: int) -> Program:
         """Of the steps from the first to the last, without it."""
-        self._begin()
+        self._blocks, self._entered = self._no_blocks(), {}
         ranks = self.steps.begin.shape[0]
         everyone = np.arange(ranks)
         host, host_time = np.full(ranks, NOTHING), np.full(ranks, self.steps.begin[:, first].min())
         begins, ends = np.empty((last - first, ranks), np.int64), np.empty((last - first, ranks), np.int64)
         for step in range(first, last):
             begin = self.steps.begin[:, step]
-            host = begins[step - first] = self._add(
+            host = begins[step - first] = self._blocks.add(
                 everyone, host[:, None], np.maximum(begin - host_time, 0.0), 0.0, step, OWN, ("begin",), inside=False
             )
             host, host_time = self._step(step, host.copy(), begin.copy())
             ends[step - first] = host
-        return self._made(begins, ends, first, last)
+        program = self._blocks.program(begins, ends, first, last, self.known.log.base_ns)
+        self._blocks = self._no_blocks()
+        return program
 
     def _step(self, step: int, host: Array, host_time: Array) -> tuple[Array, Array]:
         """The communication of one step in the order of time, and its end."""
@@ -344,18 +270,23 @@ class _Assembly:
     def _add_collective(self, step: int, collective: _Collective, state: _State) -> None:
         mine, host, time = collective.members, state.host, state.time
         key = (len(mine), collective.name, collective.which)
+        if collective.held_by is not None:
+            self._add_held(step, collective, key, state)
+            return
         about: dict[str, Any] = {"join": collective.join, "root": collective.root, "transfers": True}
         if not collective.in_progress:
             own_ns = np.maximum(collective.end - _joined(collective.enter, collective), 0.0)
-            host[mine] = self._add(
+            host[mine] = self._blocks.add(
                 mine, host[mine][:, None], collective.enter - time[mine], own_ns, step, collective.name, key, **about
             )
-            self._note_gap(host[mine], mine, time[mine], collective.enter)
+            self._blocks.note_gap(host[mine], mine, time[mine], collective.enter)
             time[mine] = collective.end
             state.blocked[mine] += collective.end - collective.enter
             return
-        issued = self._add(mine, host[mine][:, None], collective.enter - time[mine], 0.0, step, OWN, ("issue", *key))
-        self._note_gap(issued, mine, time[mine], collective.enter)
+        issued = self._blocks.add(
+            mine, host[mine][:, None], collective.enter - time[mine], 0.0, step, OWN, ("issue", *key)
+        )
+        self._blocks.note_gap(issued, mine, time[mine], collective.enter)
         host[mine], time[mine] = issued, collective.enter
         ranks = len(host)
         before, before_end = state.lane.get(collective.group, (np.full(ranks, NOTHING), np.full(ranks, -np.inf)))
@@ -364,12 +295,25 @@ class _Assembly:
             earlier = np.where(before[mine] == NOTHING, issued, before[mine])
             follows, ready = np.stack([issued, earlier], axis=1), np.maximum(collective.enter, before_end[mine])
         own_ns = np.maximum(collective.end - _joined(ready, collective), 0.0)
-        at = self._add(mine, follows, 0.0, own_ns, step, collective.name, key, **about)
+        at = self._blocks.add(mine, follows, 0.0, own_ns, step, collective.name, key, **about)
         before, before_end = before.copy(), before_end.copy()
         before[mine], before_end[mine] = at, collective.end
         state.lane[collective.group] = before, before_end
         if collective.waited is not None:
             self._wait(step, collective, at, key, state)
+
+    def _add_held(self, step: int, collective: _Collective, key: tuple[Any, ...], state: _State) -> None:
+        """Each member comes to its wait, and leaves when those that hold it up have come to theirs."""
+        assert collective.held_by is not None
+        mine, gap = collective.members, np.maximum(collective.enter - state.time[collective.members], 0.0)
+        came = self._blocks.add(mine, state.host[mine][:, None], gap, 0.0, step, OWN, ("came", *key))
+        self._blocks.note_gap(came, mine, state.time[mine], collective.enter)
+        ready = np.where(collective.held_by, collective.enter, -np.inf).max(axis=1)
+        follows = np.where(collective.held_by, came, came[:, None])
+        own_ns = np.maximum(collective.end - ready, 0.0)
+        state.host[mine] = self._blocks.add(mine, follows, 0.0, own_ns, step, collective.name, key, transfers=True)
+        state.time[mine] = collective.end
+        state.blocked[mine] += collective.end - collective.enter
 
     def _wait(self, step: int, collective: _Collective, at: Array, key: tuple[Any, ...], state: _State) -> None:
         """Those that were blocked until the end of a collective in progress go on from there."""
@@ -377,20 +321,31 @@ class _Assembly:
         those = np.flatnonzero(collective.waited > 0)
         mine, waited = collective.members[those], collective.waited[those]
         reached = collective.end[those] - waited
-        own = self._add(mine, state.host[mine][:, None], reached - state.time[mine], 0.0, step, OWN, ("reached", *key))
-        self._note_gap(own, mine, state.time[mine], reached)
-        state.host[mine] = self._add(mine, np.stack([own, at[those]], axis=1), 0.0, 0.0, step, OWN, ("waited", *key))
+        own = self._blocks.add(
+            mine, state.host[mine][:, None], reached - state.time[mine], 0.0, step, OWN, ("reached", *key)
+        )
+        self._blocks.note_gap(own, mine, state.time[mine], reached)
+        state.host[mine] = self._blocks.add(
+            mine, np.stack([own, at[those]], axis=1), 0.0, 0.0, step, OWN, ("waited", *key)
+        )
         state.time[mine] = collective.end[those]
         state.blocked[mine] += waited
 
     def _find_waits(self, step: int, collectives: Sequence[_Collective]) -> None:
         """Which ranks were blocked by collectives in progress before the end of the step."""
+        if not any(collective.in_progress for collective in collectives):
+            return
         exposed, length = self.steps.exposed[:, step], self.steps.end[:, step] - self.steps.begin[:, step]
-        for rank in np.flatnonzero(np.isfinite(exposed)).tolist():
-            mine = [(one, int(at[0])) for one in collectives if len(at := np.flatnonzero(one.members == rank))]
-            mine.sort(key=lambda pair: float(pair[0].enter[pair[1]]))
-            if mine:
-                _place_waits(mine, float(exposed[rank]), EARLIER_WAITS * float(length[rank]))
+        rest_ns = exposed - _explained_ns(len(exposed), collectives)
+        unexplained = np.isfinite(exposed) & (rest_ns >= EARLIER_WAITS * length)
+        issued: dict[int, list[tuple[_Collective, int]]] = {rank: [] for rank in np.flatnonzero(unexplained).tolist()}
+        for collective in collectives if issued else ():
+            for at in np.flatnonzero(unexplained[collective.members]).tolist():
+                issued[int(collective.members[at])].append((collective, at))
+        for rank, calls in issued.items():
+            if calls:
+                calls.sort(key=lambda call: float(call[0].enter[call[1]]))
+                _place_waits(calls, float(rest_ns[rank]))
 
     def _add_moment(self, step: int, what: str, call: int, state: _State) -> None:
         """A call that posts or ends messages is entered, or left."""
@@ -400,8 +355,8 @@ class _Assembly:
         mine = np.array([place])
         key = (what, int(of.round[call]), int(of.which[call]))
         if what == ENTER:
-            at = self._add(mine, host[mine][:, None], enter - time[place], 0.0, step, OWN, key)
-            self._note_gap(at, mine, time[mine], of.enter[[call]])
+            at = self._blocks.add(mine, host[mine][:, None], enter - time[place], 0.0, step, OWN, key)
+            self._blocks.note_gap(at, mine, time[mine], of.enter[[call]])
             self._entered[call] = int(at[0])
             host[place], time[place] = int(at[0]), enter
             return
@@ -409,7 +364,7 @@ class _Assembly:
         follows = np.array([[int(host[place]), *(self._entered[other] for other in others)]])
         ready = max([float(time[place]), *(float(of.enter[other]) for other in others)])
         own_ns = max(0.0, float(of.leave[call]) - ready)
-        at = self._add(mine, follows, 0.0, own_ns, step, "message", key, transfers=True)
+        at = self._blocks.add(mine, follows, 0.0, own_ns, step, "message", key, transfers=True)
         host[place], time[place] = int(at[0]), of.leave[call]
 
     def _end(
@@ -417,8 +372,8 @@ class _Assembly:
     ) -> tuple[Array, Array]:
         everyone, end = np.arange(len(host)), self.steps.end[:, step]
         if not lane:
-            at = self._add(everyone, host[:, None], end - host_time, 0.0, step, OWN, ("end",))
-            self._note_gap(at, everyone, host_time, end)
+            at = self._blocks.add(everyone, host[:, None], end - host_time, 0.0, step, OWN, ("end",))
+            self._blocks.note_gap(at, everyone, host_time, end)
             return at, end
         operations = np.stack([operation for operation, _ in lane.values()])
         over = np.stack([when for _, when in lane.values()])
@@ -428,63 +383,20 @@ class _Assembly:
         held = (last <= end) & (last >= host_time)
         wait = np.clip(self.steps.exposed[:, step] - blocked, 0.0, np.maximum(last - host_time, 0.0))
         reached = np.where(held, last - wait, end)
-        before = self._add(everyone, host[:, None], reached - host_time, 0.0, step, OWN, ("reached",))
-        self._note_gap(before, everyone, host_time, reached)
+        before = self._blocks.add(everyone, host[:, None], reached - host_time, 0.0, step, OWN, ("reached",))
+        self._blocks.note_gap(before, everyone, host_time, reached)
         chosen = np.take_along_axis(operations, order, axis=0)
         chosen = np.where(held & (chosen != NOTHING), chosen, before)
         follows = np.concatenate([before[:, None], chosen.T], axis=1)
         own_ns = end - np.where(held, last, end)
-        return self._add(everyone, follows, 0.0, own_ns, step, OWN, ("end",)), end
-
-    def _add(
-        self,
-        rank: Array,
-        follows: Array,
-        gap: Any,
-        own_ns: Any,
-        step: int,
-        part: str,
-        what: tuple[Any, ...],
-        *,
-        join: int = Join.NOBODY,
-        root: int = 0,
-        transfers: bool = False,
-        inside: bool = True,
-    ) -> Array:
-        """One block, `what` being what it is in every step; the numbers of its operations."""
-        count = len(rank)
-        gap, own_ns = (np.broadcast_to(np.asarray(values, np.float32), count) for values in (gap, own_ns))
-        code = self.parts.setdefault(part, len(self.parts))
-        peers, place = (self.codes.setdefault(key, len(self.codes)) for key in ((step, what), what))
-        follows_rows = follows.astype(np.int32)
-        self.blocks.append(
-            _Block(
-                rank,
-                follows_rows,
-                gap,
-                own_ns,
-                int(join),
-                root,
-                code,
-                transfers,
-                step if inside else OUTSIDE,
-                peers,
-                place,
-            )
-        )
-        self.count += count
-        return np.arange(self.count - count, self.count)
-
-    def _note_gap(self, operations: Array, places: Array, since: Array, until: Array) -> None:
-        """The own time of ranks before these operations."""
-        if self._passes is not None:
-            self._gaps.append((operations, places, since.copy(), np.asarray(until, np.float64)))
+        return self._blocks.add(everyone, follows, 0.0, own_ns, step, OWN, ("end",)), end
 
     def _find(self) -> None:
         """Which collectives are in which step."""
         begun, over = self.steps.begin.min(), self.steps.end.max()
         for at, group in enumerate(self.known.log.groups):
-            enter = self.known.clocks.on_reference(group.members, group.enter_ns)
+            timed = self._on_one_clock(group)
+            enter, end = timed.enter, timed.end
             self._sizes.append(len(group.members))
             step = self._steps_of(group.members[:1], enter[:, :1])[:, 0]
             places = step[:, None], group.members
@@ -492,8 +404,7 @@ class _Assembly:
             same &= step >= 0
             among = (enter.max(axis=1) >= begun) & (enter.min(axis=1) <= over)
             self.left_out += int((among & ~same).sum())
-            if group.progress.any():
-                end = enter + (group.end_ns - group.enter_ns)
+            if timed.in_progress.any():
                 order = len(end) < 2 or float((np.diff(end, axis=0) >= 0).mean()) >= IN_ORDER
                 self._in_order[group.number] = self._in_order.get(group.number, True) and order
             for row in np.flatnonzero(same).tolist():
@@ -534,18 +445,25 @@ class _Assembly:
         near = of.enter[of.awaited[pairs]] - end <= EDGE * (end - self.steps.begin[place, step[pairs]])
         of.step[of.awaited[pairs[near]]] = step[pairs[near]]
 
-    def _timed(self, at: int) -> tuple[Matched, Array, Array]:
-        """A block of the log: its collectives, and when they were entered and left."""
+    def _timed(self, at: int) -> _Timed:
+        """A block of the log."""
         if at not in self._times:
             group = self.known.log.groups[at]
             while (
                 self._times
-                and sum(group_times[1].size for group_times in self._times.values()) + group.enter_ns.size > KEPT_CELLS
+                and sum(timed.enter.size for timed in self._times.values()) + group.enter_ns.size > KEPT_CELLS
             ):
                 del self._times[next(iter(self._times))]
-            enter = self.known.clocks.on_reference(group.members, group.enter_ns)
-            self._times[at] = group, enter, enter + (group.end_ns - group.enter_ns)
+            self._times[at] = self._on_one_clock(group)
         return self._times[at]
+
+    def _on_one_clock(self, group: Matched) -> _Timed:
+        enter = self.known.clocks.on_reference(group.members, group.enter_ns)
+        end = enter + (group.end_ns - group.enter_ns)
+        waits = moved_by_waiting(group, enter, end)
+        if waits.moved.any():
+            enter = np.where(waits.moved[:, None], waits.reached, enter)
+        return _Timed(group, enter, end, waits)
 
     def _collectives(self, rows: Sequence[tuple[int, int]]) -> list[tuple[float, int, _Collective]]:
         """Each with when its last member entered."""
@@ -553,22 +471,24 @@ class _Assembly:
         timings = [(self._timed(at), row) for at, row in rows]
         collectives = []
         counts: dict[int, int] = {}
-        timed = sorted((float(timing[0][1][timing[1]].max()), at) for at, timing in enumerate(timings))
-        for order, (when, at) in enumerate(timed):
-            (group, enter, end), row = timings[at]
+        times = sorted((float(timed.enter[row].max()), at) for at, (timed, row) in enumerate(timings))
+        for order, (when, at) in enumerate(times):
+            timed, row = timings[at]
+            group = timed.group
             operation = log.operations[int(group.operation[row])]
             counts[group.number] = counts.get(group.number, -1) + 1
             collective = _Collective(
                 group=group.number,
                 members=group.members,
-                enter=enter[row],
-                end=end[row],
+                enter=timed.enter[row],
+                end=timed.end[row],
                 join=JOINS[OPERATIONS[operation].waits],
                 root=max(0, int(group.root[row])),
-                in_progress=bool(group.progress[row]),
+                in_progress=bool(timed.in_progress[row]),
                 in_order=self._in_order.get(group.number, True),
                 name=operation,
                 which=counts[group.number],
+                held_by=timed.held_by(row),
             )
             collectives.append(
                 (when, LATER + order, collective)
@@ -584,60 +504,6 @@ class _Assembly:
             inside = (at >= 0) & (enter[:, column] <= end[np.maximum(at, 0)])
             steps[:, column] = np.where(inside, at, -1)
         return steps
-
-    def _made(self, begins: Array, ends: Array, first: int, last: int) -> Program:
-        sizes = np.array([len(block.rank) for block in self.blocks])
-        width = max(block.follows.shape[1] for block in self.blocks)
-        follows = np.empty((self.count, width), np.int32)
-        small = np.int16 if self.steps.begin.shape[0] < 2**15 else np.int32
-        rank = np.empty(self.count, small)
-        gap, own_ns = np.empty((self.count, 1), np.float32), np.empty((self.count, 1), np.float32)
-        low = 0
-        for block, size in zip(self.blocks, sizes.tolist(), strict=True):
-            high = low + size
-            rank[low:high], gap[low:high, 0], own_ns[low:high, 0] = block.rank, block.gap, block.own
-            have = block.follows.shape[1]
-            follows[low:high, :have], follows[low:high, have:] = block.follows, block.follows[:, :1]
-            low = high
-
-        def spread(name: str, kind: Any) -> Array:
-            return np.repeat(np.array([getattr(block, name) for block in self.blocks], kind), sizes)
-
-        peers, places = spread("peers", np.int32), spread("place", np.int32)
-        stages = self._stages[rank]
-        passes = None
-        if self._passes is not None:  # what ranks of different stages do is not the same
-            ways = int(self._stages.max()) + 2
-            peers, places = (codes.astype(np.int64) * ways + stages + 1 for codes in (peers, places))
-            gaps = Gaps(*(np.concatenate(column) for column in zip(*self._gaps, strict=True)))
-            passes = passes_before(self._passes, gaps, self.count)
-        program = Program(
-            ranks=self.known.log.ranks,
-            first=np.concatenate([[0], np.cumsum(sizes)]),
-            join=np.array([block.join for block in self.blocks], np.int8),
-            root=np.array([block.root for block in self.blocks], np.int32),
-            rank=rank,
-            follows=follows,
-            time=Durations(gap, own_ns),
-            part=spread("part", np.int8),
-            parts=list(self.parts),
-            transfers=spread("transfers", bool),
-            peers=peers,
-            peers_of_stages=peers,
-            stage=stages if passes is not None else np.broadcast_to(np.int8(-1), self.count),
-            numbers=self.steps.numbers[first:last],
-            recorded_ns=(self.steps.end - self.steps.begin)[:, first:last].mean(axis=0),
-            begins=begins,
-            ends=ends,
-            step=spread("step", np.int32) - np.int32(first),
-            causes={name: values[first:last] for name, values in self.steps.causes.items()},
-            places=places,
-            passes=passes,
-        )
-        program.began_ns = self.steps.begin[:, first:last].min(axis=0) + self.known.log.base_ns
-        program.own_parts = {name: values[:, first:last].sum(axis=1) for name, values in self.steps.own_parts.items()}
-        self.blocks.clear()
-        return program
 
 
 def _joined(enter: Array, collective: _Collective) -> Array:

@@ -24,6 +24,8 @@ MOST_ERROR = 0.03  # from here on the model is no model of this run
 MUCH_UNUSUAL = 0.05
 TRIED_RANKS = 3
 SETTLED = 4  # steps: after so many, ranks are as far apart as the change makes them
+NORMAL = 1.96  # standard deviations: 95 % lie within
+RUNS_DIFFER = 0.01  # of a step: standard deviation between two runs of one job that their own steps do not show
 MOST_STAGES = 16
 LEAST_SAVING = 0.002  # of a step: of the obvious changes, what saves less is not shown
 MODEL_COLUMNS = (
@@ -52,9 +54,10 @@ WHATIF_COLUMNS = (
         Unit.NS,
         "Rerun from",
         "`step_ns` − u: 95 % of other runs of the job with the change are expected from here to `step_high_ns`; "
-        "u² = 2 (t s)² + v², s being the standard deviation of the mean of steps drawn again (1,000 times, in blocks), "
-        "t Student's for so many blocks, and v² the sum of the squares of by how much the step differs where each "
-        "transfer is as long as in the median step, and without preemption (0 of very large runs)",
+        "u² = 2 (t s)² + v² + r², s being the standard deviation of the mean of steps drawn again (1,000 times, in "
+        "blocks), t Student's for so many blocks, v² the sum of the squares of by how much the step differs where each "
+        "transfer is as long as in the median step, and without preemption (0 of very large runs), and r 1.96 % of "
+        "`step_ns`: two runs of one job differ, however steady each of them is",
     ),
     Column("step_high_ns", Unit.NS, "Rerun to", "`step_ns` + u"),
     Column("saved_ns", Unit.NS, "Saved", "`replayed_ns` of the model − `step_ns`; less than 0: the step gets longer"),
@@ -289,7 +292,8 @@ def _row(words: str, base: Array, changed: Array, by_chance: Sequence[Array]) ->
     blocks = max(2, len(base) // min(block_length(base), len(base)))
     # this run's mean is off by its noise, and that of another run by as much again
     noise = 2**0.5 * student_quantile(0.975, blocks - 1) * float(means.std())
-    reach = float(np.linalg.norm([noise, *(step - float(ns.mean()) for ns in by_chance)]))
+    between_runs = NORMAL * RUNS_DIFFER * step
+    reach = float(np.linalg.norm([noise, between_runs, *(step - float(ns.mean()) for ns in by_chance)]))
     return words, step, max(0.0, step - reach), step + reach, saved, saved / float(base.mean()), low, high
 
 
