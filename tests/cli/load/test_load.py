@@ -270,7 +270,7 @@ def test_the_first_screen_of_figures_without_a_scale_shows_them(capsys: pytest.C
     Path("trainer.csv").write_text(METRICS.format(metric="forward").replace("-3", "0.5"))
     assert command.run(["trainer.csv"]) == 0 and report.run([]) == 0
     told = capsys.readouterr().out
-    assert "Nothing to check in figures alone.\n" in told
+    assert "Aggregate figures only: nothing to check.\n" in told
     assert ["forward", "1", "ms", "500", "µs", "2", "ms"] in [line.split() for line in told.splitlines()]
     assert "FIGURES  " in told and "Value" in told
 
