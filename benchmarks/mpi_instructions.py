@@ -4,8 +4,8 @@
 
 callgrind counts mpi_overhead.c with one call on one process, twice, the second time with as many calls again: the
 difference is what a call takes. Each LIBRARY (default: the recorder of this checkout) gives a column; inlined code is
-counted where it is written. The ring of messages is full before the counting begins, as in any long job; callgrind
-counts an `rdtsc` as the instructions of its own stand-in, which are in no source and are left out.
+counted where it is written (`rdtsc` in ia32intrin.h). The ring of messages is full before the counting begins, as in
+any long job.
 """
 
 from __future__ import annotations
