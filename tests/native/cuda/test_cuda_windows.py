@@ -185,13 +185,14 @@ def test_where_the_device_never_waits_for_launches_all_is_recorded(driver: Path,
         "e backward",
         f"b {OPTIMIZER}",
         f"e {OPTIMIZER}",
+        "y 0 0",
         "d 0",
     ]
-    play(driver, tmp_path, step * 3000, **WINDOWS | {"LOOP_COST_NS": "0", "RANKSCOPE_CUDA_SECOND_NS": "700000000"})
+    play(driver, tmp_path, step * 900, **WINDOWS | {"LOOP_COST_NS": "0", "RANKSCOPE_CUDA_SECOND_NS": "700000000"})
     how, windows = windows_of(tmp_path)
     assert (int(how["windows"]), len(windows), int(how["window_begin_ns"]) > 0) == (0, 0, True)
     rows = rows_of(tmp_path)
-    assert len(rows) > 2000 and ((rows["flags"] & DeviceStepFlag.BY_TIME) != 0).all()
+    assert len(rows) > 600 and ((rows["flags"] & DeviceStepFlag.BY_TIME) != 0).all()
     assert np.mean(rows["kernels"] == 2) > 0.95 and np.median(rows["end_ns"] - rows["begin_ns"]) > 5_000_000
 
 

@@ -118,7 +118,7 @@ def test_steps_outside_windows_tell_what_recording_added() -> None:
     steps["other_ns"] = steps["end_ns"] - steps["begin_ns"]
     run = run_of([reading])
     (finding,) = (finding for finding in findings_of(run) if finding.rule == "launch_bound")
-    assert finding.title.endswith("for 6 ms of an unrecorded step of 10 ms (60 %)")
+    assert finding.title.endswith("for 6 ms of each 10 ms unrecorded step (60 %)")
     assert finding.saved_ns == pytest.approx(6 * MS * STEPS)
 
 
