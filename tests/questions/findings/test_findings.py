@@ -130,7 +130,9 @@ def test_without_matched_collectives_all_that_blocks_is_named(tmp_path: Path) ->
     assert "every rank must be recorded" in one.action and one.saved_ns == pytest.approx(40 * 4 * MS, rel=0.05)
 
 
-@pytest.mark.parametrize(("world", "said"), [(1, "there is no other rank to wait for"), (2, "every rank must be recorded")])
+@pytest.mark.parametrize(
+    ("world", "said"), [(1, "there is no other rank to wait for"), (2, "every rank must be recorded")]
+)
 def test_a_job_of_one_rank_is_not_asked_for_more_of_them(world: int, said: str, tmp_path: Path) -> None:
     made = rank(0, world)
     calls = [("MPI_Allreduce", 1 << 20, 1_000.0 + 10 * at + 6, 1_010.0 + 10 * at) for at in range(40)]

@@ -294,7 +294,8 @@ def _blocked(tables: Tables, steps: Steps) -> list[Finding]:
             f"{seconds(each)} of each {seconds(step)} step ({100 * each / step:.0f} %)",
             "overlap it or send less: there is no other rank to wait for"
             if _is_alone(tables)
-            else "overlap it, send less, or find the late rank: to tell wait from transfer, every rank must be recorded",
+            else "overlap it, send less, or find the late rank: to tell wait from transfer, every rank must be "
+            "recorded",
             [f"step_parts: no rank has less exposed communication than {seconds(each)} per step"],
             each * min(int(mask.sum()) for _, mask in steady),
         )
