@@ -193,7 +193,7 @@ def test_where_the_device_never_waits_for_launches_all_is_recorded(driver: Path,
     assert (int(how["windows"]), len(windows), int(how["window_begin_ns"]) > 0) == (0, 0, True)
     rows = rows_of(tmp_path)
     assert len(rows) > 600 and ((rows["flags"] & DeviceStepFlag.BY_TIME) != 0).all()
-    assert np.mean(rows["kernels"] == 2) > 0.95 and np.median(rows["end_ns"] - rows["begin_ns"]) > 5_000_000
+    assert np.mean(rows["kernels"] == 2) > 0.8 and np.median(rows["end_ns"] - rows["begin_ns"]) > 5_000_000
 
 
 def test_all_is_recorded_where_nothing_else_is_asked_for(driver: Path, tmp_path: Path) -> None:
