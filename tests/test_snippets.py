@@ -187,7 +187,7 @@ def test_few_commands_are_not_run() -> None:
     of somebody else, as `rankscope publish` does: tests/output/publish has those."""
     every = [snippet for page in PAGES for snippet in snippets(page, anywhere=True)]
     left = [f"{snippet.command}: {snippet.not_run}" for snippet in every if snippet.not_run]
-    assert len(every) > 130 and len(left) <= 41, left
+    assert len(every) > 130 and len(left) <= 42, left
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -221,9 +221,13 @@ def elsewhere(bench: Path, tmp_path: Path) -> Iterator[list[str]]:
         holder.communicate()
 
 
+COMMENT = re.compile(r"\s#\s.*")
+
+
 def places(command: str) -> dict[str, str]:
     """The environment in which `python` has what the command needs, and nothing is left in the user's own folders."""
     found = environment()
+    command = COMMENT.sub("", command)
     if re.search("torchrun|train_ddp.py|imports? torch|bench (startup|ddp|training)", command):
         found["PATH"] = f"{ROOT / '.envs' / 'torch' / 'bin'}{os.pathsep}{found['PATH']}"
     for name, words in {"jax": "train_jax", "frameworks": "train_ray"}.items():

@@ -77,6 +77,7 @@ def _parted(points: Mapping[int, float], waiting: list[int], queueing: list[int]
 # Import times by number of nodes: from what was typed, or from a series of a loaded document.
 POINT = re.compile(r"(\d{1,7}):(\d{1,9}(?:\.\d{1,9})?)s?")
 SECONDS = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) ?s")
+WITH_UNIT = r"\s*\([^()]*\)$"  # soft-CCL (s) is also found as soft-CCL
 EVERY_SIZE = 1  # the size at which a time that does not depend on it is noted
 
 
@@ -108,8 +109,9 @@ def _loaded(name: str, tables: Tables | None) -> dict[int, float]:
             f"{name}: give points as in 1:23.8,2:12.4, a time as in 260s, or a run with a series of this name"
         )
     rows = tables.query(
-        f"SELECT scale, value FROM ({BY_DOCUMENT_SQL}) WHERE series = ? AND scale_name = 'nodes' AND unit = 'ns'",
-        (name,),
+        f"SELECT scale, value FROM ({BY_DOCUMENT_SQL}) WHERE scale_name = 'nodes' AND unit = 'ns' "
+        f"AND (series = ? OR regexp_replace(series, '{WITH_UNIT}', '') = ?)",
+        (name, name),
     )
     seconds: dict[int, float] = {}
     for nodes, value_ns in rows:
