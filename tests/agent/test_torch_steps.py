@@ -221,6 +221,21 @@ def test_waits_for_a_future_of_what_python_issued_are_blocked_time(
     assert np.median(waits["blocked_backward_ns"]) > 10e6 and np.median(sleeps["blocked_backward_ns"]) < 8e6
 
 
+def test_waits_of_short_steps_are_blocked_time_in_each(
+    rankscope: str, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    """How long a thread had no CPU is asked in a few of them only: that takes longer than such a step may cost."""
+    job = torchrun(2, "--steps", "400", "--sleep-ms", "3", "--sleeper", "1")
+    told_by(start([rankscope, "run", "--out", "run", *job], tmp_path, environment))
+    found = readings_of(tmp_path / "run")
+    waits, sleeps = (found[rank].step_columns for rank in (0, 1))
+    late_ns = np.median(waits["blocked_backward_ns"][20:])
+    assert 1.5e6 < late_ns < 6e6
+    assert np.mean(waits["blocked_backward_ns"][20:] > 0.5 * late_ns) > 0.8
+    assert np.median(sleeps["blocked_backward_ns"][20:]) < 0.5 * late_ns
+    check_sums(found[0])
+
+
 @pytest.mark.slow
 def test_the_hooks_in_python_give_the_same_records(rankscope: str, tmp_path: Path, environment: dict[str, str]) -> None:
     found = {}

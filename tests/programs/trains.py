@@ -41,6 +41,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--scaler", action="store_true", help="a gradient scaler that leaves out every third step")
     parser.add_argument("--count", default="", help="write the number of finished steps to this file and a rank")
     parser.add_argument("--sleep-ms", type=float, default=0, help="after the model, before backward")
+    parser.add_argument("--sleeper", default="", help="the one rank that sleeps (default: all)")
     return parser.parse_args()
 
 
@@ -63,7 +64,8 @@ def train(given: argparse.Namespace) -> dict[str, object]:
             last = micro == given.micro_batches - 1
             with contextlib.nullcontext() if last or given.alone else model.no_sync():
                 loss = model(next(batches)).square().mean()
-                time.sleep(given.sleep_ms / 1e3)
+                if given.sleeper in ("", os.environ.get("RANK")):
+                    time.sleep(given.sleep_ms / 1e3)
                 backward(loss, scaler, infinite=step % 3 == 2)
         for optimizer in optimizers:
             if scaler is None:

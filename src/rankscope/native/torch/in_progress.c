@@ -5,6 +5,8 @@
 
 #include "steps.h"
 
+#define RARELY 512u             /* asking how long it had no CPU may take this part of the time */
+
 static rs_lock lock;
 static struct rs_in_progress sums;
 static uint64_t running, changed_ticks;
@@ -12,16 +14,24 @@ static uint64_t untold, untold_ticks;   /* of which waits may be seen by nobody:
 
 /* The loop's thread, while it runs something that may wait for collectives where nobody sees it wait. */
 static struct {
-    uint8_t watched, begun;
+    uint8_t watched, begun, asked;      /* asked: runnable_ns is known */
     int32_t tid;                /* 0: not known yet */
     clockid_t clock;
     uint64_t begin_ticks, cpu_ns, runnable_ns, covered_ticks, untold_ticks;
 } exposure;
 
+/* How much of the time off its CPU it wanted one, of late. Only the kernel knows, and asking it takes so long that it
+ * holds up a short collective: where steps are short, it is asked in some and the others are taken to be like them. */
+static struct {
+    double runnable_ns, off_ns;         /* the older, the less they count */
+    uint64_t next_ticks, cost_ticks;
+} lately;
+
 void rs_progress_forget(void)
 {
     memset(&sums, 0, sizeof sums);
     memset(&exposure, 0, sizeof exposure);
+    memset(&lately, 0, sizeof lately);
     running = changed_ticks = untold = untold_ticks = 0;
 }
 
@@ -41,7 +51,11 @@ static void watch_from(uint64_t now)
     exposure.covered_ticks = sums.covered_ticks;
     exposure.untold_ticks = untold_ticks;
     exposure.cpu_ns = rs_clock_ns(exposure.clock);
-    exposure.runnable_ns = rs_runnable_ns(exposure.tid);
+    exposure.asked = now >= lately.next_ticks;
+    if (exposure.asked) {
+        exposure.runnable_ns = rs_runnable_ns(exposure.tid);
+        lately.cost_ticks = rs_ticks() - now;
+    }
 }
 
 void rs_progress_begin(uint64_t now, uint64_t bytes, int waits_told)
@@ -101,6 +115,20 @@ void rs_exposure_begin(void)
 
 static uint64_t less(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static uint64_t minus(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
+static double less_than_all(double share) { return share < 1 ? share : 1; }
+
+/* Of `off_ns` off the CPU since it is watched, those for want of one. */
+static uint64_t runnable_of(uint64_t off_ns)
+{
+    if (!exposure.asked)
+        return lately.off_ns > 0 ? (uint64_t)((double)off_ns * less_than_all(lately.runnable_ns / lately.off_ns)) : 0;
+    uint64_t since = rs_ticks(), runnable_ns = minus(rs_runnable_ns(exposure.tid), exposure.runnable_ns);
+    lately.runnable_ns = lately.runnable_ns * 0.75 + (double)runnable_ns;
+    lately.off_ns = lately.off_ns * 0.75 + (double)off_ns;
+    uint64_t now = rs_ticks();
+    lately.next_ticks = now + RARELY * (lately.cost_ticks + now - since);
+    return runnable_ns;
+}
 
 /* Off the CPU and not for want of one, since the first collective began whose waits nobody tells; never more than one
  * was in progress, without the waits that were told, and never more than such a one was. */
@@ -114,8 +142,8 @@ uint64_t rs_exposure_end(uint64_t now, uint64_t told_ticks)
         struct rs_anchor at = rs_anchor_now(), *then = &rs.file->loaded;
         double ns_per_tick = (double)(at.monotonic_ns - then->monotonic_ns) / (double)(at.ticks - then->ticks);
         uint64_t on_cpu_ns = minus(rs_clock_ns(exposure.clock), exposure.cpu_ns);
-        uint64_t runnable_ns = minus(rs_runnable_ns(exposure.tid), exposure.runnable_ns);
-        uint64_t busy_ticks = (uint64_t)((double)(on_cpu_ns + runnable_ns) / ns_per_tick);
+        uint64_t off_ns = minus((uint64_t)((double)(now - exposure.begin_ticks) * ns_per_tick), on_cpu_ns);
+        uint64_t busy_ticks = (uint64_t)((double)(on_cpu_ns + runnable_of(off_ns)) / ns_per_tick);
         uint64_t still = less(minus(now - exposure.begin_ticks, busy_ticks), sums.covered_ticks - exposure.covered_ticks);
         exposed = less(minus(still, told_ticks), untold_ticks - exposure.untold_ticks);
     }
