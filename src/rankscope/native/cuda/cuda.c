@@ -14,7 +14,8 @@
 
 #define BUFFER_BYTES (256u << 10)   /* about 1,200 kernels: what CUPTI holds back while one of them still runs */
 #define KEPT_BUFFERS 64u
-#define FLUSH_NS 1000000000u
+#define FLUSH_NS 300000000u         /* a kill loses what has come since, and what was under way at the time */
+#define SAMPLE_NS 1000000000u
 #define LOOK_NS 10000000u           /* so often is looked whether the program has come so far that recording may begin: */
 #define WARM_STEPS 3u               /* after these, its kernels are loaded */
 #define STEPLESS_NS 10000000000u    /* or its context is so old, */
@@ -361,7 +362,7 @@ static void take_turns(int is_last)
         flush(is_last);
         flushed = now;
     }
-    if (is_last || now - sampled >= FLUSH_NS) {
+    if (is_last || now - sampled >= SAMPLE_NS) {
         rs_gpus_sample(is_last);
         sampled = now;
     }

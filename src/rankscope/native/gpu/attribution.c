@@ -6,7 +6,7 @@
 #define WAITING (1u << 15)          /* activities that wait; a power of two */
 #define EARLY 1024u                 /* activities kept while there is no range: the news of the first may come after them */
 #define MOST_ROWS 16384u            /* 1 MiB of the file */
-#define PATIENCE 2u                 /* flushes after which nobody asks for the call of an activity any more */
+#define PATIENCE 7u                 /* flushes after which nobody asks for the call of an activity any more */
 
 enum state { UNKNOWN = 0, TO_COME = 1, PLACED = 2 };
 struct known { uint32_t correlation; uint16_t node; uint8_t lane, state; };

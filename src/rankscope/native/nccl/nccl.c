@@ -25,7 +25,7 @@ struct operation {
     struct rs_message_place message;    /* of a point-to-point operation */
 };
 
-static struct operation slots[SLOTS];
+static struct operation slots[SLOTS] __attribute__((aligned(64)));
 static atomic_uint next_slot;
 static atomic_uint_least64_t ticks_per_second;      /* to put times of the GPU beside ours */
 static atomic_int mode_chosen = -1;
@@ -116,6 +116,27 @@ static uint16_t intern_joined(const char *func, const char *algo, const char *pr
 }
 
 static const char *given(const char *text) { return text ? text : ""; }
+
+/* The names of an operation and of the way it is done. A thread's operations mostly resemble the one before. */
+struct names { uint16_t name, full; };
+static __thread struct { char func[16], algo[16], proto[16]; const void *file; struct names names; } last;
+
+static struct names names_of(const struct rs_nccl_task *task)
+{
+    const char *func = given(task->func), *algo = given(task->algo), *proto = given(task->proto);
+    if (last.file == rs.file && !strcmp(last.func, func) && !strcmp(last.algo, algo) && !strcmp(last.proto, proto))
+        return last.names;
+    struct names names = {intern_joined(func, "", ""), intern_joined(func, algo, proto)};
+    int is_short = strlen(func) < sizeof last.func && strlen(algo) < sizeof last.algo && strlen(proto) < sizeof last.proto;
+    last.file = is_short ? rs.file : NULL;
+    if (is_short) {
+        strcpy(last.func, func);
+        strcpy(last.algo, algo);
+        strcpy(last.proto, proto);
+        last.names = names;
+    }
+    return names;
+}
 
 static uint64_t with_kind(uint64_t key, uint8_t kind) { return key | (uint64_t)kind << 56; }
 
@@ -230,6 +251,9 @@ static struct operation *take_slot(struct rs_thread *thread)
     memset(&operation->comm, 0, sizeof *operation - offsetof(struct operation, comm));
     operation->generation++;
     operation->busy = 1;
+    struct operation *next = &slots[(number + 1) & (SLOTS - 1)];
+    for (size_t at = 0; at < sizeof *next; at += 64)    /* it was used 4,096 operations ago */
+        __builtin_prefetch((char *)next + at, 1);
     return operation;
 }
 
@@ -272,11 +296,11 @@ static void *start(struct rs_thread *thread, struct rs_nccl_comm *comm, const st
     uint8_t phase = phase_now();
     const char *func = given(task->func);
     uint64_t bytes = task->count * type_bytes(task->datatype);
-    uint16_t name = intern_joined(func, "", ""), full = intern_joined(func, given(task->algo), given(task->proto));
+    struct names names = names_of(task);
     operation->comm = comm;
     operation->bytes = bytes;
-    operation->key = rs_key(name, group, RS_LAYER_NCCL, phase, rs_size_class(bytes), RS_KIND_CALL);
-    operation->algo_key = rs_key(full, group, RS_LAYER_NCCL_ALGO, phase, rs_size_class(bytes), RS_KIND_CALL);
+    operation->key = rs_key(names.name, group, RS_LAYER_NCCL, phase, rs_size_class(bytes), RS_KIND_CALL);
+    operation->algo_key = rs_key(names.full, group, RS_LAYER_NCCL_ALGO, phase, rs_size_class(bytes), RS_KIND_CALL);
     operation->collective = task->collective;
     operation->kernel_told = task->kernel_told;
     operation->channels = task->channels;
@@ -421,6 +445,7 @@ void rs_nccl_forget(void)
         memset(&slots[i], 0, sizeof slots[i]);
         slots[i].generation = generation;
     }
+    last.file = NULL;
     rs_nccl_comms_forget();
     rs_nccl_neighbour_forget();
 }
