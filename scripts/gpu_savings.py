@@ -1,5 +1,5 @@
 """gpu_savings.py FOLDER: what the first finding of each run of gpu_problems.sh promises, and what removing the problem
-really saved, by turns in one process."""
+really saved, by turns in the same process before it was recorded."""
 
 from __future__ import annotations
 
@@ -32,7 +32,14 @@ def main() -> int:
             print(f"{turns.stem:10} {told}; not timed without it")
             continue
         both = [median(means[which]) for which in ("with", "without")]
-        print(f"{turns.stem:10} {told}; really {both[0] - both[1]:.2f} ms ({both[0]:.2f} with, {both[1]:.2f} without)")
+        saved = both[0] - both[1]
+        spread = max(max(values) - min(values) for values in means.values())
+        promised = first["saved_ns"] / steps / 1e6 if first and first["saved_ns"] else None
+        off = f", off by {100 * (promised / saved - 1):+.1f} %" if promised is not None else ""
+        print(
+            f"{turns.stem:10} {told}; really {saved:.2f} ms ({both[0]:.2f} with, {both[1]:.2f} without, "
+            f"turns alike within {spread:.2f}){off}"
+        )
     return 0
 
 

@@ -1,18 +1,21 @@
 """problems.py PROBLEM: a training on the GPU with one problem put in, or without it (PROBLEM none-NAME).
 
 launch: a small transformer of many short kernels (none-launch: one CUDA graph does all of it).
-data: a loader that takes 20 ms a batch (none-data: it takes nothing). item: loss.item() twice in every step.
+data: a loader that takes 20 ms a batch (none-data: it takes nothing). item: loss.item() in every step.
 pageable: 64 MB a step from pageable memory (none-pageable: the data are on the device).
 compute: large matrices, nothing to find. ddp and fsdp: under torchrun, a model that computes little and sends all of
 its gradients, or shards all of its parameters (none-ddp, none-fsdp: one process alone with its model).
-Prints seconds of the measured steps, which come after twenty others. --turns N: with the problem and without it, N
-times by turns in one process, so that both are timed under the same conditions. With --profiler they run under
-torch.profiler, whose trace goes to FILE.RANK.json.gz; gpu_profiler_parts.py reads it.
+Prints seconds of the measured steps, which come after twenty others. --turns N: before them, steps with the problem and
+without it, N times by turns of --turn-steps, of which a recorder records nothing: what removing the problem saves, in
+the process that is recorded then. (Processes of the same program differ by some per cent for as long as they live.)
+With --profiler the measured steps run under torch.profiler, whose trace goes to FILE.RANK.json.gz, which
+gpu_profiler_parts.py reads.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import os
 import sys
 import time
@@ -94,6 +97,13 @@ def slowest(seconds: float) -> float:
         torch.distributed.all_reduce(most, torch.distributed.ReduceOp.MAX)
         return most.item()
     return seconds
+
+
+def pause(paused: bool) -> None:
+    """Where this process is recorded: nothing is from here on, or again."""
+    recorder = ctypes.CDLL(None)
+    if hasattr(recorder, "rankscope_pause"):
+        recorder.rankscope_pause(int(paused))
 
 
 @contextmanager
@@ -219,24 +229,30 @@ def main() -> int:
     parser.add_argument("problem")
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--turns", type=int, default=0, metavar="N")
+    parser.add_argument("--turn-steps", type=int, default=60)
     parser.add_argument("--profiler", default="", metavar="FILE")
     arguments = parser.parse_args()
-    PROFILER.extend([arguments.profiler] if arguments.profiler else [])
     name = arguments.problem.removeprefix("none-")
     if name not in PROBLEMS:
         parser.error(f"choose from {', '.join(PROBLEMS)}, or none- and one of them")
     torch.manual_seed(0)
-    for _ in range(arguments.turns):
-        for with_problem in (True, False):
-            if os.environ.get("RANK", "0") == "0":
-                print("with" if with_problem else "without", end=" ", flush=True)
-            PROBLEMS[name](with_problem, arguments.steps)
-            torch.cuda.empty_cache()
-    if not arguments.turns:
-        PROBLEMS[name](name == arguments.problem, arguments.steps)
+    by_turns(name, arguments.turns, arguments.turn_steps)
+    PROFILER.extend([arguments.profiler] if arguments.profiler else [])
+    PROBLEMS[name](name == arguments.problem, arguments.steps)
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
     return 0
+
+
+def by_turns(name: str, turns: int, steps: int) -> None:
+    pause(bool(turns))
+    for turn in range(turns):
+        for with_problem in (True, False) if turn % 2 else (False, True):
+            if os.environ.get("RANK", "0") == "0":
+                print("with" if with_problem else "without", end=" ", flush=True)
+            PROBLEMS[name](with_problem, steps)
+            torch.cuda.empty_cache()
+    pause(False)
 
 
 if __name__ == "__main__":
