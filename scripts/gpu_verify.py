@@ -19,7 +19,7 @@ from gpu_compare_profiler import compare
 from gpu_rows import process_of, processes_of
 from gpu_verify_model import check_matmul, check_model
 
-MOST_LOST_S = 3.0  # a flush a second, and CUPTI holds a buffer while an activity in it runs
+MOST_LOST_S = 1.0  # a flush every 0.3 s, and CUPTI holds a buffer while an activity in it runs
 MOST_FILE_BYTES = 4_000_000
 APART_S = 55
 

@@ -1,7 +1,9 @@
 """problems.py PROBLEM: a training on the GPU with one problem put in, or without it (PROBLEM none-NAME).
 
 launch: a small transformer of many short kernels (none-launch: one CUDA graph does all of it).
-data: a loader that takes 20 ms a batch (none-data: it takes nothing). item: loss.item() in every step.
+data: a loader that takes 20 ms a batch (none-data: it takes nothing).
+item: loss.item() in every step of a model that begins with many short kernels and ends with few long ones: a host that
+does not wait launches the short ones of a step while the device still computes the long ones of the step before.
 pageable: 64 MB a step from pageable memory (none-pageable: the data are on the device).
 compute: large matrices, nothing to find. ddp and fsdp: under torchrun, a model that computes little and sends all of
 its gradients, or shards all of its parameters (none-ddp, none-fsdp: one process alone with its model).
@@ -48,21 +50,24 @@ def transformer(width: int, layers: int) -> torch.nn.Module:
 
 class Slow(torch.utils.data.Dataset):
     def __init__(self, seconds: float, shape: tuple[int, ...]) -> None:
-        self.seconds, self.shape = seconds, shape
+        self.seconds, self.row = seconds, torch.full(shape, 0.5)
 
     def __len__(self) -> int:
         return 100_000
 
     def __getitem__(self, index: int) -> torch.Tensor:
         time.sleep(self.seconds)
-        return torch.full(self.shape, 0.5)
+        return self.row
 
 
 def plain(
     width: int, layers: int, shape: tuple[int, ...]
 ) -> tuple[Callable[[torch.Tensor], torch.Tensor], torch.Tensor]:
-    """A step: forward, backward, optimizer."""
-    model = transformer(width, layers)
+    return step_of(transformer(width, layers)), torch.randn(shape, device="cuda")
+
+
+def step_of(model: torch.nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Forward, backward, optimizer."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=True)
 
     def step(x: torch.Tensor) -> torch.Tensor:
@@ -72,7 +77,7 @@ def plain(
         optimizer.step()
         return loss.detach()
 
-    return step, torch.randn(shape, device="cuda")
+    return step
 
 
 def measure(steps: int, one: Callable[[], None]) -> None:
@@ -149,7 +154,10 @@ def data(with_problem: bool, steps: int) -> None:
 
 
 def item(with_problem: bool, steps: int) -> None:
-    step, x = plain(1024, 12, (8, 128, 1024))
+    rows = torch.nn.Flatten(0, 1)  # 2,048 of them
+    wide = torch.nn.Sequential(rows, torch.nn.Linear(128, 8192), torch.nn.GELU(), torch.nn.Linear(8192, 8192))
+    step = step_of(torch.nn.Sequential(transformer(128, 8), wide.cuda()))
+    x = torch.randn(32, 64, 128, device="cuda")
     seen = []
 
     def one() -> None:

@@ -27,7 +27,7 @@ static uint64_t second_ns = 1000000000u;        /* tests let time pass faster */
 #define BARE_STEPS 8u
 #define LONGEST_NS SECONDS(30)      /* for which steps are waited for, where they are long */
 #define TRIAL_NS SECONDS(300)       /* a job as long as this may cost as much as a share of it all at once */
-static double share_of_time = 0.006;    /* that recording may cost, of the hundredth that all of us may; tests take more of it */
+static double share_of_time = 0.0045;   /* that recording may cost, of the hundredth that all of us may; tests take more of it */
 #define LEAST_SHARE 0.002
 #define CHEAP 0.006
 #define FIRST_COST 0.4              /* before it is measured */
