@@ -13,8 +13,8 @@ import pytest
 from mpis import ROOT
 from rankscope.model.gpu import DeviceStep, GpuRecording
 from rankscope.model.records import RankFacts, Reading, Step
-from rankscope.questions.findings.gpu import sync_saving_ns
 from rankscope.questions.findings.table import findings_of
+from rankscope.questions.gpu.step_without import sync_saving_ns
 from rankscope.questions.gpu.steps import CAUSES, device_steps_of, gpu_steps
 from rankscope.questions.steps.startup import startup_parts
 from rankscope.rank_files.read import read_rank_file
