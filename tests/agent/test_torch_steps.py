@@ -221,6 +221,20 @@ def test_waits_for_a_future_of_what_python_issued_are_blocked_time(
     assert np.median(waits["blocked_backward_ns"]) > 10e6 and np.median(sleeps["blocked_backward_ns"]) < 8e6
 
 
+def test_who_sleeps_before_its_next_bucket_is_not_blocked_by_the_one_in_progress(
+    rankscope: str, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    program = ROOT / "tests" / "programs" / "late_buckets.py"
+    job = [BIN / "torchrun", "--standalone", "--nproc-per-node=2", program, "20", "20", "30"]
+    done = start([rankscope, "run", "--out", "run", *job], tmp_path, environment)
+    assert done.returncode == 0, done.stderr
+    waits, sleeps = (readings_of(tmp_path / "run")[rank].step_columns for rank in (0, 1))
+    for steps, own_ms, blocked_ms in ((waits, 40, 30), (sleeps, 70, 0)):
+        blocked = np.median(steps["blocked_backward_ns"][4:]) / 1e6
+        assert np.median(steps["backward_ns"][4:]) / 1e6 - blocked == pytest.approx(own_ms, abs=5)
+        assert blocked == pytest.approx(blocked_ms, abs=5)
+
+
 def test_waits_of_short_steps_are_blocked_time_in_each(
     rankscope: str, tmp_path: Path, environment: dict[str, str]
 ) -> None:

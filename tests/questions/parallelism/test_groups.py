@@ -163,6 +163,17 @@ def test_two_ranks_that_exchange_one_message_are_no_pipeline() -> None:
     assert not pipelines_of(run) and {row[1] for row in parallelism(run).rows} == {UNKNOWN}
 
 
+@pytest.mark.parametrize(("answers_after_ms", "is_pipeline"), [(0.1, False), (4.0, True)])
+def test_two_ranks_that_take_turns_in_exchanging_are_no_pipeline(answers_after_ms: float, is_pipeline: bool) -> None:
+    """Both compute for 20 ms, then rank 0 sends and receives, and rank 1 receives and sends, three times in a step."""
+    messages = []
+    for at in (20, 50, 80):
+        back = at + 1 + answers_after_ms
+        messages += [Message(0, 1, at, at - 5, at + 1), Message(1, 0, back, at + 1, back + 1)]
+    run = made(2, messages)
+    assert bool(pipelines_of(run)) == is_pipeline
+
+
 def test_a_ring_in_one_direction_is_context_parallel() -> None:
     run = made(
         3, [Message(one, (one + 1) % 3, 10 + 5 * n, 10 + 5 * n, 12 + 5 * n) for one in range(3) for n in range(2)]

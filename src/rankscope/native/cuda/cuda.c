@@ -1,6 +1,6 @@
 /* CUDA's part of the GPU layer. CUDA loads this library by CUDA_INJECTION64_PATH and calls InitializeInjection at its first use;
  * CUPTI then delivers records of what the GPUs did in buffers, from a thread of its own. A thread of ours asks for
- * them once a second, because CUPTI keeps a buffer until it is full, and once more at the end. That thread also has
+ * them several times a second, because CUPTI keeps a buffer until it is full, and once more at the end. That thread also has
  * CUPTI taken off, and attaches it again, where cuda_windows.c says so. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -439,6 +439,7 @@ static void begin(uint32_t version, const char *path)
     rs_cuda.row->cupti_version = version;
     rs_gpu_enter();
     begin_clock(is_first);
+    rs_gpu.late_ns = 2 * FLUSH_NS;
     rs_gpu.step_seen = rs_windows_step;
     rs_gpu.device_step_seen = rs_windows_device_step;
     int asked = rs_windows_wanted();

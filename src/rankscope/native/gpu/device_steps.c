@@ -15,7 +15,6 @@
 #define SYNCS (1u << 14)            /* calls that wait for the device; a power of two */
 #define FIRST_WAITING (1u << 12)    /* activities that wait for their step to be known */
 #define MOST_WAITING (1u << 19)
-#define PATIENCE_NS 1000000000u     /* so late calls and activities come */
 #define LONGEST_NS 10000000000u     /* without activities of a later step, one waits no longer than this */
 #define STARTING_NS 3000u           /* a gap that is shorter is none that the host could have filled */
 #define MOST_ROWS 16384u
@@ -470,10 +469,11 @@ void rs_device_steps_settle(uint64_t now_ns, int is_last)
     take_moments();
     if (!steps || !states_end)
         return;
-    give_before(is_last ? UINT64_MAX : now_ns > PATIENCE_NS ? now_ns - PATIENCE_NS : 0);
+    uint64_t patience_ns = rs_gpu_patience_ns();
+    give_before(is_last ? UINT64_MAX : now_ns > patience_ns ? now_ns - patience_ns : 0);
     for (; settled < ended; settled++) {
         const struct step *step = step_at(settled);
-        int is_over = settled + 1 < ended && now_ns - step->end_ns >= PATIENCE_NS;
+        int is_over = settled + 1 < ended && now_ns - step->end_ns >= patience_ns;
         int is_known = latest_step_seen > settled || now_ns - step->end_ns >= LONGEST_NS;
         if (!is_last && !(is_over && is_known))
             return;

@@ -2,7 +2,8 @@
 #include "gpu_layer.h"
 
 #define PAST_NS 30000000000u        /* so late an activity may come and still be told from others at its time */
-#define PLACE_NS 1000000000u        /* likewise a call, and what it launched, in its ranges */
+#define LATE_NS 1000000000u         /* so late calls and activities come, where they are asked for once a second */
+#define LONGEST_NS 2000000000u      /* work that is waited for */
 #define SETTLING_NS 1000000000u     /* until the clocks were read so far apart, each look at them reads them anew */
 #define MOST_DEVICES 64u            /* as many have timelines */
 #define EXIT_NS 400000000u          /* how long the end of the process waits for a thread that has the lock */
@@ -148,11 +149,20 @@ int rs_gpu_is_of(uint32_t device, enum rs_backend backend, uint32_t *index)
 
 /* --- settling --- */
 
+/* After so long all is known of what happened: calls and activities come in buffers, each thread's at its own time. */
+uint64_t rs_gpu_patience_ns(void)
+{
+    uint64_t late_ns = rs_gpu.producers < 2 && rs_gpu.late_ns ? rs_gpu.late_ns : LATE_NS;
+    return late_ns + (rs_gpu.longest_ns < LONGEST_NS ? rs_gpu.longest_ns : LONGEST_NS);
+}
+
 static void settle(uint64_t now_ns, int is_last)
 {
+    uint64_t patience_ns = rs_gpu_patience_ns();
     rs_device_steps_settle(now_ns, is_last);
     rs_device_settle(now_ns > PAST_NS ? now_ns - PAST_NS : 0);
-    rs_attribution_settle(is_last ? UINT64_MAX : now_ns > PLACE_NS ? now_ns - PLACE_NS : 0);
+    rs_attribution_settle(is_last ? UINT64_MAX : now_ns > patience_ns ? now_ns - patience_ns : 0);
+    rs_gpu.longest_ns -= rs_gpu.longest_ns / 64;
 }
 
 /* With several producers, what one of them launched last may belong to a step in which another still has something to tell:
@@ -192,6 +202,7 @@ void rs_gpu_forget(void)
     rs_gpu.step_seen = NULL;
     rs_gpu.device_step_seen = NULL;
     rs_gpu.producers = 0;
+    rs_gpu.late_ns = rs_gpu.longest_ns = 0;
     rs_gpu_inside = 0;
     memset(devices, 0, sizeof devices);
     rs_gpu_names_forget();

@@ -63,6 +63,8 @@ struct rs_gpu_layer {
     void (*device_step_seen)(uint64_t ns, uint64_t launching_ns);
     uint64_t (*note_now)(void);     /* reads the clock of the process and the ticks: sets row->flushed_* */
     uint32_t producers;             /* that have begun */
+    uint64_t late_ns;               /* so long after its end news of something short may come; 0: a second */
+    uint64_t longest_ns;            /* work of late: a runtime keeps what comes with it until it has ended */
 };
 extern struct rs_gpu_layer rs_gpu __attribute__((visibility("hidden")));
 extern __thread int rs_gpu_inside __attribute__((visibility("hidden"), tls_model("initial-exec")));    /* this thread has the lock */

@@ -7,6 +7,7 @@
 
 /* gpu.c */
 uint8_t rs_gpu_phase(uint64_t at_ns);
+uint64_t rs_gpu_patience_ns(void);
 
 /* work.c */
 void rs_gpu_tally(struct rs_thread *thread, uint64_t key, uint64_t ns, uint64_t bytes, int failed);

@@ -97,6 +97,7 @@ static void add(const struct rs_gpu_work *one, uint16_t name, enum rs_work work)
     uint64_t bytes = is_kernel ? 0 : one->bytes;
     uint16_t group = rs_gpu_stream(one->device, one->queue);
     uint64_t key = rs_key(name, group, RS_LAYER_GPU, rs_gpu_phase(one->start_ns), size, RS_KIND_CALL);
+    rs_gpu.longest_ns = ns > rs_gpu.longest_ns ? ns : rs_gpu.longest_ns;
     rs_gpu_tally(rs_gpu.activities, key, ns, bytes, 0);
     rs_trace(rs_gpu.activities, key, one->start_ns, ns, bytes, 0);
     rs_attribution_activity(one->correlation, name, size, ns, bytes);

@@ -113,6 +113,17 @@ void rs_exposure_begin(void)
     rs_lock_give(&lock);
 }
 
+void rs_exposure_anew(uint64_t now)
+{
+    if (!exposure.watched || !rs_lock_take(&lock))
+        return;
+    bring_up_to(now);
+    exposure.begun = 0;
+    if (untold)
+        watch_from(now);
+    rs_lock_give(&lock);
+}
+
 static uint64_t less(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static uint64_t minus(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 static double less_than_all(double share) { return share < 1 ? share : 1; }

@@ -419,6 +419,16 @@ RS_EXPORT void rankscope_compiling(int begins)
 
 RS_EXPORT uint64_t rankscope_ticks(void) { return rs_recording() ? rs_ticks() : 0; }
 
+/* This thread issues a collective. It has not waited for those in progress, then: whoever issues several (the reducer of
+ * DistributedDataParallel, a broadcast of buffers) waits after the last, and all other waits are told. */
+RS_EXPORT void rankscope_collective_issued(void)
+{
+    if (!is_owner())
+        return;
+    loop.told_blocked_ticks = 0;
+    rs_exposure_anew(rs_ticks());
+}
+
 /* A wait for a collective that began at `begin` (rankscope_ticks) and ends now. */
 RS_EXPORT void rankscope_blocked(uint64_t begin)
 {

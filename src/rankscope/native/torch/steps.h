@@ -70,6 +70,7 @@ struct rs_in_progress rs_progress_now(uint64_t now);
 /* From here on, watch how long this thread is off its CPU while collectives are in progress. */
 void rs_exposure_begin(void);
 uint64_t rs_exposure_end(uint64_t now, uint64_t told_ticks);
+void rs_exposure_anew(uint64_t now);    /* this thread has not waited so far, but where that was told */
 void rs_progress_forget(void);
 
 /* flops.c: what the operators of sampled steps compute. */

@@ -27,6 +27,9 @@ void rankscope_range_end(const char *name, uint64_t begin);
 uint32_t rankscope_collective_begin(const char *name, uint32_t group, uint64_t bytes, int32_t root, uint64_t order,
                                     int backend);
 void rankscope_collective_end(uint32_t slot, int how);
+void rankscope_collective_issued();
+uint64_t rankscope_ticks();
+void rankscope_blocked(uint64_t begin);
 void rankscope_operators_watched_by(void (*observer)(int on));
 int rankscope_operators_wanted();
 void rankscope_operator(int device, int precision, int is_convolution, uint64_t flops, int is_recomputed);
@@ -430,6 +433,7 @@ void told_by_operator(const c10::OperatorHandle &op, c10::DispatchKeySet keys, t
 {
     keys = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey);
     std::shared_ptr<IssuedOn> on;
+    rankscope_collective_issued();
     try {
         IssuedOn found = issued_by(op, *stack);
         const IssuedOn *python = issued_by_thread();
@@ -446,13 +450,26 @@ void told_by_operator(const c10::OperatorHandle &op, c10::DispatchKeySet keys, t
     op.redispatchBoxed(keys, stack);
 }
 
+// Functional collectives (DTensor, compiled code) are waited for by an operator of their own.
+void told_wait(const c10::OperatorHandle &op, c10::DispatchKeySet keys, torch::jit::Stack *stack)
+{
+    uint64_t begin = rankscope_ticks();
+    op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey), stack);
+    rankscope_blocked(begin);
+}
+
 void watch_operators()
 {
     auto &dispatcher = c10::Dispatcher::singleton();
     auto *kept = new std::vector<c10::RegistrationHandleRAII>;     // until the process is gone
     for (const c10::OperatorName &name : dispatcher.getAllOpNames()) {
         auto op = dispatcher.findSchema(name);
-        if (name.name.rfind("c10d::", 0) || !op || op->hasKernelForDispatchKey(kKey))
+        if (!op || op->hasKernelForDispatchKey(kKey))
+            continue;
+        if (name.name == "_c10d_functional::wait_tensor")
+            kept->push_back(dispatcher.registerImpl(
+                name, kKey, c10::KernelFunction::makeFromBoxedFunction<&told_wait>(), {}, nullptr, "rankscope"));
+        if (name.name.rfind("c10d::", 0))
             continue;
         for (const auto &argument : op->schema().arguments())
             if (argument.name() == "process_group")

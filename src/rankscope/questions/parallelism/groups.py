@@ -32,6 +32,7 @@ ALWAYS = 0.9  # of the steps: what holds in fewer is chance
 SMALL_BYTES = 1024  # collectives up to this size are of losses, norms and flags: they tell nothing
 EARLY = 0.25  # of a step: gradients are not reduced before the first forward pass, which is more than this
 FEWEST_BETWEEN_TWO = 2  # messages a step each way: one is what any two ranks that exchange something send
+TURNING = 0.05  # of the time a micro-batch has, at the least: what the last stage computes before it sends back
 SLACK_NS = 20_000.0  # a post is stamped before its call, an end after it
 # Of a group's name, word by word: what programs call them (torch's device meshes, Megatron).
 NAMES = {
@@ -424,8 +425,14 @@ def _flows(chain: Sequence[int], traffic: Mapping[tuple[int, int], Traffic]) -> 
     last = there[-1]
     first_back = traffic[last[1], last[0]]
     return usually(traffic[there[0]].first_sent, traffic[there[0][::-1]].first_received) and usually(
-        traffic[last].first_received, first_back.first_sent
+        traffic[last].first_received + _turning_ns(chain, traffic[last]), first_back.first_sent
     )
+
+
+def _turning_ns(chain: Sequence[int], last: Traffic) -> float:
+    """The last stage computes both passes before it sends back; who only takes turns in exchanging does not."""
+    apart = np.diff(last.first_received[np.isfinite(last.first_received)])
+    return TURNING * float(np.median(apart)) / (last.count + len(chain)) if len(apart) else 0.0
 
 
 TORCH_PARTS = r"""
