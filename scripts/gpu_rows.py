@@ -43,6 +43,7 @@ class Process:
         self.path, self.facts, self.notes = path, reading.facts, [note.text for note in reading.notes]
         self.rows = [*_rows(reading.tally_columns), *_rows(reading.range_tally_columns)]
         self.how, self.devices, _ = cuda_rows_of(open_rank_file(path))
+        self.steps, self.device_steps = reading.step_columns, reading.device_step_columns
 
     def counted(self, layer: str) -> list[Row]:
         """Rows of a layer, each thing once: without those of ranges."""
@@ -54,6 +55,12 @@ class Process:
     def device(self, field: str) -> int | None:
         """A sum over the devices, None where this recorder does not keep it."""
         return int(self.devices[field].sum()) if field in (self.devices.dtype.names or ()) else None
+
+    def steps_behind_s(self) -> float | None:
+        """From the end of the last step on the GPU to that of the last on the host; None where there are none."""
+        if not self.steps or not self.device_steps:
+            return None
+        return float(self.steps["end_ns"].max() - self.device_steps["end_ns"].max()) / 1e9
 
     def state(self, field: str) -> int | None:
         return int(self.how[field].sum()) if field in (self.how.dtype.names or ()) else None

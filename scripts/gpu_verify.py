@@ -77,6 +77,9 @@ def check_kills(checks: Checks, work: Path) -> None:
         since = steps[max(0, kept - 1)][1] if kept < done else told["killed_ns"]
         lost_s.append(max(0.0, (told["killed_ns"] - since) / 1e9))
         lost_shares.append((done - kept) / done)
+        behind_s = process.steps_behind_s()
+        if behind_s is not None:  # of the program that waits for the GPU in each step
+            checks.under(f"kill {number}: s of steps on the GPU lost", behind_s, MOST_LOST_S)
         checks.that(kept <= done + 1, f"kill {number}: {kept} steps in the file, {done} done")
         checks.under(f"kill {number}: s lost (of {(steps[-1][1] - steps[0][1]) / 1e9:.1f} s)", lost_s[-1], MOST_LOST_S)
     if kills:
