@@ -80,6 +80,20 @@ def test_parts_and_causes_of_every_step(driver: Path, tmp_path: Path, seed: int)
     compare(rows_of(tmp_path), expected(truth))
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_records_that_come_seconds_late_are_put_into_their_steps(driver: Path, tmp_path: Path, seed: int) -> None:
+    """CUPTI keeps what a thread has launched for as long as one of it is under way: here for a second and a half."""
+    dice = random.Random(100 + seed)
+    script = []
+    for number in range(300):
+        script += [*a_step(dice), "s 10000", "d 0"]
+        script += ["d 1"] * (number % 130 == 129)
+    truth = play(driver, tmp_path, [*script, "d 1", "d 0"])
+    rows = rows_of(tmp_path)
+    assert len(rows) == len(expected(truth))  # none is written twice
+    compare(rows, expected(truth))
+
+
 def test_a_host_that_runs_ahead_launches_into_its_own_step(driver: Path, tmp_path: Path) -> None:
     """Ten steps are launched in a millisecond; the device needs 20 ms for each."""
     step = ["b backward", *["l 1 0 5000 compute"] * 4, "e backward", f"b {OPTIMIZER}", f"e {OPTIMIZER}"]
@@ -104,7 +118,7 @@ def test_steps_are_there_before_the_end_and_after_a_kill(driver: Path, tmp_path:
     rows = rows_of(tmp_path)
     assert len(truth.ends_ns) == 500
     lost_s = (truth.ends_ns[-1] - int(rows["end_ns"].max())) / 1e9
-    assert 0 <= lost_s < 3.0
+    assert 0 <= lost_s < 2.0  # 0.9 where nothing else runs
     compare(rows[:100], expected(truth)[: min(100, len(rows))])
     shares = read_moment(only(tmp_path)).device_shares
     assert sum(shares.values()) == pytest.approx(1.0, abs=1e-6) and shares["compute"] > 0.5

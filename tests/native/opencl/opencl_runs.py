@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -38,12 +40,32 @@ class OpenCl:
         }
 
 
+COMPILES = """
+import pyopencl as cl
+cl.Program(cl.create_some_context(interactive=False), "kernel void nothing(global int *a) {}").build()
+"""
+
+
+@functools.cache
+def problem_of(place: Path) -> str:
+    """Why PoCL cannot compile a kernel here, recorded or not: its LLVM does not know every processor."""
+    found = OpenCl(place)
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {**os.environ, **found.variables(Path(cache))}
+        command = [str(found.python), "-c", COMPILES]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
+    errors = [line for line in done.stderr.splitlines() if "error" in line]
+    return "" if done.returncode == 0 else (errors or ["it failed"])[-1]
+
+
 def find_opencl() -> OpenCl:
     for place in PLACES:
         folder = hatch_build.ROOT / place
         if (folder / "bin" / "python").exists():
             found = OpenCl(folder.resolve())
             if found.loader and list(found.drivers.glob("*.icd")):
+                if problem := problem_of(folder.resolve()):
+                    pytest.skip(f"PoCL cannot compile for this processor: {problem}")
                 return found
     pytest.skip("no PoCL: run make env-opencl")
 

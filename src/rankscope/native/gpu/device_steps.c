@@ -4,12 +4,13 @@
  * The host runs ahead of the device, so a kernel belongs to the step in which it was launched. Correlation ids count
  * the calls of all threads: each step remembers the lowest one of its calls, and a kernel belongs to the last step
  * whose lowest id is not above its own. A step begins on the device where the last kernel of the step before ended.
- * Calls and activities come late and in any order: a step is settled a second after its end, when activities of a
- * later one are known. docs/reference/metrics.md has the definitions. */
+ * Calls and activities come late and in any order: a step is settled some time after its end, when activities of a
+ * later one are known, and once more, with those after it, where another activity of it comes later still (CUPTI keeps
+ * a thread's records as long as one of them is under way). docs/reference/metrics.md has the definitions. */
 #include "gpu_layer.h"
 #include "steps.h"
 
-#define STEPS 4096u                 /* ended ones that wait to be settled; a power of two */
+#define STEPS 4096u                 /* ended ones that wait to be settled, or may have to be once more; a power of two */
 #define USED_DEVICES 8u             /* of one process that are told apart by step */
 #define MOMENTS (1u << 16)          /* what the thread did, back to the oldest step that waits; a power of two */
 #define SYNCS (1u << 14)            /* calls that wait for the device; a power of two */
@@ -25,6 +26,9 @@ struct work {                       /* of one step on one device */
     uint64_t last_kernel_ns, last_ns;
     uint64_t copy_bytes, pageable_bytes, kernel_ns;
     uint32_t kernels, copies;
+    uint64_t begins_ns, ends_ns;    /* on the device, since it is settled; ends_ns 0: it is not */
+    uint64_t row;                   /* where that was written, from 1 on; 0: nowhere */
+    int has_changed;                /* since then */
 };
 
 struct step {
@@ -41,6 +45,7 @@ struct activity { uint64_t start_ns, end_ns, bytes, launched_ns; uint32_t correl
 
 static struct step *steps;          /* [settled, ended): wait; ended: the one that goes on */
 static uint64_t settled, ended;
+static uint64_t first_kept;         /* of this time of recording */
 static struct state *states;
 static uint64_t states_end, host_next, lost_moments;
 static struct span *syncs;
@@ -51,12 +56,14 @@ static uint32_t devices[USED_DEVICES], devices_used;    /* by place */
 static struct {                                         /* of each of them, by place */
     uint64_t begins_ns;                                 /* where its next step begins; 0: not known yet */
     uint64_t state, sync;                               /* the first ones that may matter to it */
+    uint64_t once_more;                                 /* the first settled step that has changed, and 1; 0: none has */
 } on[USED_DEVICES];
 static uint64_t known_from_ns;                          /* of what lies before, something was overwritten unread */
 static uint64_t given_last;                             /* the step of the activity before: the next is near it */
 static uint64_t latest_step_seen;                       /* of which an activity is known */
 static uint64_t opened_ns;                              /* recording began anew: nothing is known of steps before */
 static int has_ids;                                     /* calls are told, and not only asked for */
+static int has_launches;                                /* activities say themselves when they were launched */
 static struct rs_chunk *rows;
 static uint64_t rows_written;
 static int refused;
@@ -73,9 +80,9 @@ void rs_device_steps_forget(void)
     waiting = NULL;
     rows = NULL;
     settled = ended = states_end = host_next = lost_moments = syncs_end = latest_step_seen = rows_written = 0;
-    known_from_ns = given_last = opened_ns = 0;
+    known_from_ns = given_last = opened_ns = first_kept = 0;
     waiting_used = waiting_capacity = devices_used = 0;
-    refused = has_ids = 0;
+    refused = has_ids = has_launches = 0;
     memset(on, 0, sizeof on);
 }
 
@@ -244,33 +251,34 @@ static struct rs_chunk *make_ring(void)
     return chunk;
 }
 
-static void write_row(const struct rs_device_step *row)
+/* In its old place, where it is written once more and has not been overwritten. Returns the place. */
+static uint64_t write_row(const struct rs_device_step *row, uint64_t old_place)
 {
     if (!rows && !refused && !(rows = make_ring()))
         refused = 1;
-    if (!rows)
-        return;
-    struct rs_device_step *place = (struct rs_device_step *)(rows + 1) + rows_written++ % rows->rows;
+    if (!rows || (old_place && rows_written - old_place >= rows->rows))
+        return 0;
+    uint64_t at = old_place ? old_place : ++rows_written;
+    struct rs_device_step *place = (struct rs_device_step *)(rows + 1) + (at - 1) % rows->rows;
     uint32_t number = row->number;
     __atomic_store_n(&place->number, 0, __ATOMIC_RELAXED);
     __atomic_thread_fence(__ATOMIC_RELEASE);
     memcpy((char *)place + sizeof number, (const char *)row + sizeof number, sizeof *row - sizeof number);
     __atomic_store_n(&place->number, number, __ATOMIC_RELEASE);
+    return at;
 }
 
-static void settle_on(uint32_t place, const struct step *step)
+static uint64_t end_on_device(const struct step *step, const struct work *work, uint64_t begin_ns)
 {
-    const struct work *work = &step->of[place];
-    uint64_t begin_ns = on[place].begins_ns ? on[place].begins_ns : step->begin_ns;
     uint64_t end_ns = work->last_kernel_ns ? work->last_kernel_ns : work->last_ns ? work->last_ns : step->end_ns;
-    struct rs_device_step row = {.number = step->number, .device = (uint16_t)devices[place], .begin_ns = begin_ns};
-    struct sharing sharing = {.state = on[place].state, .sync = on[place].sync};
-    if (end_ns < begin_ns)
-        end_ns = begin_ns;
-    int is_begin_known = on[place].begins_ns || !opened_ns;
-    row.end_ns = on[place].begins_ns = end_ns;
-    if (!is_begin_known)
-        return;
+    return end_ns < begin_ns ? begin_ns : end_ns;
+}
+
+static void write_step(uint32_t place, struct step *step, struct sharing *sharing)
+{
+    struct work *work = &step->of[place];
+    uint64_t begin_ns = work->begins_ns, end_ns = work->ends_ns;
+    struct rs_device_step row = {.number = step->number, .device = (uint16_t)devices[place], .begin_ns = begin_ns, .end_ns = end_ns};
     row.copy_bytes = work->copy_bytes;
     row.pageable_bytes = work->pageable_bytes;
     row.kernel_ns = (float)work->kernel_ns;
@@ -278,21 +286,73 @@ static void settle_on(uint32_t place, const struct step *step)
     row.copies = work->copies;
     row.sync_ns = (float)step->sync_ns;
     row.sync_calls = step->sync_calls;
-    if (!rs_device_walk(devices[place], begin_ns, end_ns, share, &sharing) || begin_ns <= known_from_ns)
+    if (!rs_device_walk(devices[place], begin_ns, end_ns, share, sharing) || begin_ns <= known_from_ns)
         row.flags |= RS_DEVICE_STEP_CUT;
-    if (!has_ids)
+    if (!has_ids && !has_launches)
         row.flags |= RS_DEVICE_STEP_BY_TIME | (rs_gpu.row->windows ? RS_DEVICE_STEP_NO_WAITS : 0);
-    row.compute_ns = (float)sharing.compute_ns;
-    row.hidden_ns = (float)sharing.hidden_ns;
-    row.exposed_ns = (float)sharing.exposed_ns;
-    row.copy_ns = (float)sharing.copy_ns;
+    row.compute_ns = (float)sharing->compute_ns;
+    row.hidden_ns = (float)sharing->hidden_ns;
+    row.exposed_ns = (float)sharing->exposed_ns;
+    row.copy_ns = (float)sharing->copy_ns;
     for (uint32_t i = 0; i < RS_IDLES; i++)
-        row.idle_ns[i] = (float)sharing.idle_ns[i];
+        row.idle_ns[i] = (float)sharing->idle_ns[i];
+    work->row = write_row(&row, work->row);
+}
+
+static void settle_on(uint32_t place, struct step *step)
+{
+    struct work *work = &step->of[place];
+    struct sharing sharing = {.state = on[place].state, .sync = on[place].sync};
+    int is_begin_known = on[place].begins_ns || !opened_ns;
+    uint64_t begin_ns = on[place].begins_ns ? on[place].begins_ns : step->begin_ns;
+    on[place].begins_ns = end_on_device(step, work, begin_ns);
+    if (!is_begin_known)
+        return;
+    work->begins_ns = begin_ns;
+    work->ends_ns = on[place].begins_ns;
+    write_step(place, step, &sharing);
     if (rs_gpu.device_step_seen)
-        rs_gpu.device_step_seen(end_ns - begin_ns, sharing.idle_ns[RS_IDLE_LAUNCH] + sharing.idle_ns[RS_IDLE_PYTHON]);
+        rs_gpu.device_step_seen(work->ends_ns - begin_ns, sharing.idle_ns[RS_IDLE_LAUNCH] + sharing.idle_ns[RS_IDLE_PYTHON]);
     on[place].state = sharing.state;
     on[place].sync = sharing.sync;
-    write_row(&row);
+}
+
+/* What the thread did at that moment, which is before what was looked at last. */
+static struct sharing sharing_from(uint32_t place, uint64_t from_ns)
+{
+    uint64_t state = on[place].state, sync = on[place].sync;
+    uint64_t oldest = states_end > MOMENTS ? states_end - MOMENTS : 0, oldest_sync = syncs_end > SYNCS ? syncs_end - SYNCS : 0;
+    while (state > oldest && states[state % MOMENTS].at_ns > from_ns)
+        state--;
+    while (sync > oldest_sync && syncs[(sync - 1) % SYNCS].end_ns > from_ns)
+        sync--;
+    return (struct sharing){.state = state, .sync = sync};
+}
+
+/* Settled steps of which something came later, and those after them that begin elsewhere now. */
+static void settle_once_more(void)
+{
+    for (uint32_t place = 0; place < devices_used; place++) {
+        uint64_t first = on[place].once_more, ends_ns = 0;
+        on[place].once_more = 0;
+        for (uint64_t i = first - 1; first && i < settled; i++) {
+            struct step *step = step_at(i);
+            struct work *work = &step->of[place];
+            if (!work->ends_ns)
+                continue;               /* its begin was not known */
+            if (work->has_changed || (ends_ns && work->begins_ns != ends_ns)) {
+                work->begins_ns = ends_ns ? ends_ns : work->begins_ns;
+                work->ends_ns = end_on_device(step, work, work->begins_ns);
+                work->has_changed = 0;
+                struct sharing sharing = sharing_from(place, work->begins_ns);
+                if (work->row)
+                    write_step(place, step, &sharing);
+            }
+            ends_ns = work->ends_ns;
+        }
+        if (ends_ns)
+            on[place].begins_ns = ends_ns;
+    }
 }
 
 /* --- activities and calls --- */
@@ -303,17 +363,23 @@ static int has_lower_id(uint64_t index, uint32_t correlation)
     return first_id && (int32_t)(correlation - first_id) >= 0;
 }
 
+static uint64_t oldest_kept(void)
+{
+    uint64_t in_ring = ended >= STEPS ? ended - STEPS + 1 : 0;
+    return in_ring > first_kept ? in_ring : first_kept;
+}
+
 /* The step in which a call with this id was made: the last one that has a lower one. Looked for from the last on. */
 static uint64_t step_of_id(uint32_t correlation)
 {
-    uint64_t i = given_last < settled ? settled : given_last > ended ? ended : given_last;
+    uint64_t oldest = oldest_kept(), i = given_last < oldest ? oldest : given_last > ended ? ended : given_last;
     for (uint64_t next = i + 1; next <= ended; next++) {
         if (has_lower_id(next, correlation))
             i = next;
         else if (step_at(next)->first_id)
             break;
     }
-    while (i > settled && !has_lower_id(i, correlation))
+    while (i > oldest && !has_lower_id(i, correlation))
         i--;
     return given_last = i;
 }
@@ -321,7 +387,7 @@ static uint64_t step_of_id(uint32_t correlation)
 /* The first that ended after that moment. */
 static uint64_t step_at_ns(uint64_t at_ns)
 {
-    uint64_t from = settled, to = ended;
+    uint64_t from = oldest_kept(), to = ended;
     while (from < to) {
         uint64_t middle = from + (to - from) / 2;
         if (step_at(middle)->end_ns <= at_ns)
@@ -343,12 +409,23 @@ static int place_of(uint32_t device)
     return (int)devices_used++;
 }
 
+static void note_once_more(uint64_t index, uint32_t place)
+{
+    if (index >= settled)
+        return;
+    step_at(index)->of[place].has_changed = 1;
+    if (!on[place].once_more || index + 1 < on[place].once_more)
+        on[place].once_more = index + 1;
+}
+
 static void give(const struct activity *one)
 {
     uint64_t index = one->launched_ns              ? step_at_ns(one->launched_ns)
                      : has_ids && one->correlation ? step_of_id(one->correlation)
                                                    : step_at_ns(one->start_ns);
     struct work *work = &step_at(index)->of[one->place];
+    has_launches |= one->launched_ns != 0;
+    note_once_more(index, one->place);
     if (index > latest_step_seen)
         latest_step_seen = index;
     if (one->end_ns > work->last_ns)
@@ -407,9 +484,12 @@ void rs_device_steps_activity(const struct rs_gpu_work *one, enum rs_work work)
 }
 
 /* A call of the driver inside one of the runtime is the same wait. */
-static void add_sync(struct span call, struct step *step)
+static void add_sync(struct span call, uint64_t index)
 {
+    struct step *step = step_at(index);
     struct span *last;
+    for (uint32_t place = 0; place < devices_used; place++)
+        note_once_more(index, place);
     if (!syncs)
         syncs = rs_memory(SYNCS * sizeof *syncs);
     if (!syncs)
@@ -434,13 +514,14 @@ void rs_device_steps_call(const struct rs_gpu_call *call)
     take_moments();
     if (!steps || !states_end)
         return;
-    struct step *step = step_at(step_at_ns(call->start_ns));
+    uint64_t index = step_at_ns(call->start_ns);
+    struct step *step = step_at(index);
     uint32_t id = call->correlation;
     if (id && (!step->first_id || (int32_t)(id - step->first_id) < 0))
         step->first_id = id;
     has_ids |= id != 0;
     if (call->waits && call->tid == rs_loop_tid())
-        add_sync((struct span){call->start_ns, call->end_ns}, step);
+        add_sync((struct span){call->start_ns, call->end_ns}, index);
 }
 
 void rs_gpu_add_wait(uint64_t start_ns, uint64_t end_ns)
@@ -449,12 +530,12 @@ void rs_gpu_add_wait(uint64_t start_ns, uint64_t end_ns)
         return;
     take_moments();
     if (steps && states_end)
-        add_sync((struct span){start_ns, end_ns}, step_at(step_at_ns(start_ns)));
+        add_sync((struct span){start_ns, end_ns}, step_at_ns(start_ns));
 }
 
 /* --- settling --- */
 
-static void settle_step(const struct step *step)
+static void settle_step(struct step *step)
 {
     if (step->begin_ns < opened_ns)
         return;
@@ -471,8 +552,9 @@ void rs_device_steps_settle(uint64_t now_ns, int is_last)
         return;
     uint64_t patience_ns = rs_gpu_patience_ns();
     give_before(is_last ? UINT64_MAX : now_ns > patience_ns ? now_ns - patience_ns : 0);
+    settle_once_more();
     for (; settled < ended; settled++) {
-        const struct step *step = step_at(settled);
+        struct step *step = step_at(settled);
         int is_over = settled + 1 < ended && now_ns - step->end_ns >= patience_ns;
         int is_known = latest_step_seen > settled || now_ns - step->end_ns >= LONGEST_NS;
         if (!is_last && !(is_over && is_known))
@@ -495,12 +577,12 @@ void rs_device_steps_open(uint64_t now_ns)
 {
     if (steps)
         step_at(ended)->first_id = 0;
-    settled = given_last = latest_step_seen = ended;
+    settled = given_last = latest_step_seen = first_kept = ended;
     waiting_used = 0;
-    has_ids = 0;
+    has_ids = has_launches = 0;
     opened_ns = known_from_ns = now_ns;
     for (uint32_t place = 0; place < devices_used; place++)
-        on[place].begins_ns = 0;
+        on[place].begins_ns = on[place].once_more = 0;
 }
 
 /* Recording ends here: told are the steps after which the device has come to the next but one. */
@@ -509,6 +591,7 @@ void rs_device_steps_close(void)
     if (!has_steps() || !steps || !states_end)
         return;
     give_before(UINT64_MAX);
+    settle_once_more();
     for (; settled < ended; settled++)
         if (settled + 1 < latest_step_seen)
             settle_step(step_at(settled));
