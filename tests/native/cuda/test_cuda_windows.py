@@ -44,12 +44,14 @@ def simulate(
     records: int = 0,
     seed: int = 1,
     pause_s: float = 0,
+    drift: float = 0,
 ) -> dict[str, float]:
     """A job of so long steps, longer by `cost` while recorded, in which each switch takes 15 ms.
 
-    One second after its start, and every 100 s from then on, a step lasts longer by a pause.
+    One second after its start, and every 100 s from then on, a step lasts longer by a pause. By the machine's `drift`
+    all steps of two seconds are longer or shorter.
     """
-    values = map(str, (step_ms, cost, noise, 15, seconds, records, seed, pause_s))
+    values = map(str, (step_ms, cost, noise, 15, seconds, records, seed, pause_s, drift))
     done = subprocess.run([str(policy), *values], capture_output=True, text=True, timeout=60, check=True)
     found: dict[str, float] = json.loads(done.stdout)
     return found
@@ -66,6 +68,14 @@ def test_recording_costs_a_hundredth_at_most(policy: Path, step_ms: float, cost:
     assert found["windows"] >= 2 and found["recorded_steps"] >= 50
     share = found["recorded_steps"] / found["seen_steps"]
     assert share == pytest.approx(found["recorded"] / (1 + cost) / (1 - found["overhead"]), rel=0.1)
+
+
+@pytest.mark.parametrize("cost", [0.03, 0.06, 0.2])
+def test_what_only_chance_makes_cheap_is_not_recorded_for_minutes(policy: Path, cost: float) -> None:
+    """On a machine whose speed changes by some per cent, the first windows may seem to cost nothing."""
+    found = [simulate(policy, 9, cost, 300, seed=seed, drift=0.05) for seed in range(40)]
+    assert max(one["overhead"] for one in found) < 0.0101
+    assert sum(one["overhead"] for one in found) / len(found) < 0.007
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.3, 0.9])

@@ -27,11 +27,12 @@ static double noise(void) { return 2.0 * rand() / RAND_MAX - 1; }
 
 int main(int count, char **values)
 {
-    if (count != 9)
+    if (count != 10)
         return 2;
     double step_ns = atof(values[1]) * 1e6, cost = atof(values[2]), spread = atof(values[3]), switch_ns = atof(values[4]) * 1e6;
     double length_ns = atof(values[5]) * 1e9, stepless_records = atof(values[6]);
     double pause_ns = atof(values[8]) * 1e9, pauses_at_ns = 1e9;      /* long before the first window ends */
+    double drift = atof(values[9]), pace = 1, paced_ns = 0;           /* of the machine, whose speed changes every two seconds */
     srand((unsigned)atoi(values[7]));
     rs_cuda.row = &row;
     row.started_ns = 1000;
@@ -40,7 +41,11 @@ int main(int count, char **values)
     double now_ns = 1000, turn_ns = 0, bare_ns = 0, recorded_ns = 0;
     int is_open = 1;
     while (now_ns < length_ns) {
-        double ns = step_ns * (1 + spread * noise()), begin_ns = now_ns;
+        if (now_ns >= paced_ns) {
+            pace = 1 + drift * noise();
+            paced_ns = now_ns + 2e9;
+        }
+        double ns = step_ns * (1 + spread * noise()) * pace, begin_ns = now_ns;
         if (pause_ns > 0 && now_ns >= pauses_at_ns) {
             ns += pause_ns;
             now_ns -= is_open ? cost * pause_ns : 0;    /* in which nothing is launched */

@@ -31,6 +31,8 @@ static double share_of_time = 0.0045;   /* that recording may cost, of the hundr
 #define LEAST_SHARE 0.002
 #define CHEAP 0.006
 #define FIRST_COST 0.4              /* before it is measured */
+#define LEAST_COST 0.03             /* and less is not believed of a device that waits for launches, until there are */
+#define SURE 5u                     /* so many measurements */
 #define NOT_MEASURED -1.0
 #define COSTS 15u                   /* the latest that count */
 #define ROWS 256u
@@ -184,7 +186,15 @@ static void compare(void)
 static double cost_at_most(void)
 {
     const struct rs_cuda *row = rs_cuda.row;
-    return row->costs ? (double)(row->cost_ppm + row->cost_error_ppm) / 1e6 : has_stepped ? FIRST_COST : 0;
+    double cost = row->costs ? (double)(row->cost_ppm + row->cost_error_ppm) / 1e6 : has_stepped ? FIRST_COST : 0;
+    return row->costs && row->costs < SURE && cost < LEAST_COST ? LEAST_COST : cost;
+}
+
+/* The speed of the machine changes as well, so that a window may seem to cost nothing by chance. */
+static int is_cheap(void)
+{
+    const struct rs_cuda *row = rs_cuda.row;
+    return row->costs >= SURE && (double)(row->cost_ppm + 3 * row->cost_error_ppm) / 1e6 <= CHEAP;
 }
 
 static double of_cost(double cost, double recorded_ns) { return cost > 0 ? cost / (1 + cost) * recorded_ns : 0; }
@@ -296,7 +306,7 @@ static int should_close(uint64_t now_ns)
 {
     uint64_t ns = now_ns - switched_ns;
     if (rs_cuda.row->windows)
-        return has_enough(ns, cost_at_most() <= CHEAP ? CHEAP_NS : WINDOW_NS, WINDOW_STEPS);
+        return has_enough(ns, is_cheap() ? CHEAP_NS : WINDOW_NS, WINDOW_STEPS);
     uint64_t since_ns = first_step_ns > switched_ns ? first_step_ns : switched_ns;
     uint64_t stepping_ns = has_stepped ? now_ns - since_ns : 0;     /* without steps all is recorded */
     int is_known = device_ns >= DEVICE_NS || stepping_ns >= DEVICE_MOST_NS;
