@@ -9,7 +9,9 @@ Processes of one program differ by some per cent for as long as they live, whate
 begin with WARM_STEPS steps in which nothing of the GPU is recorded: what comes after is held against these. `late` then
 records as by default, `many` ten times as often.
 `--report FILE…` reads the lines: the logarithm of a step is the sum of what belongs to the process (before and after
-its first window), to the turn and to the cores, by least squares; ratios are to the mean of the bare processes.
+its first window), to the turn and to the cores, by least squares; ratios are to the mean of the bare processes. What
+changes with the first window is known only as well as the bare processes tell what the machine did meanwhile: have as
+many of them as of `late`.
 As a program: gpu_together.py --work MODE.
 """
 
@@ -40,6 +42,7 @@ RECORDED = {
     "many": ("--cuda", "windows"),
 }
 WARM_STEPS = 4400
+OF_ALL = "after/before, all"
 LATE = {"RANKSCOPE_CUDA_WARM_STEPS": str(WARM_STEPS)}
 ENVIRONMENT = {"no-torch": {"RANKSCOPE_TORCH": "0"}, "late": LATE, "many": {**LATE, "RANKSCOPE_CUDA_SHARE": "0.06"}}
 
@@ -145,22 +148,25 @@ def report(files: list[Path]) -> None:
     for file in files:
         print(file)
         for name, ratio, error in fitted([json.loads(line)["of"] for line in file.read_text().splitlines()]):
-            mode, colon, which = name.partition(":")
-            pooled[kind_of(mode) + colon + which].append((ratio, error))
             print(f"  {name:24} {ratio:.4f} ± {error:.4f}")
+            mode, _, which = name.partition(":")
+            if not which or which == OF_ALL:
+                pooled[name if which else kind_of(mode)].append((ratio, error))
     for name, values in pooled.items():
-        print(f"{name:20} {len(values)} processes: {pool(values, is_within=':' in name)}")
+        print(f"{name:24} {pool(values) if OF_ALL in name else spread_of(values)}")
 
 
-def pool(values: list[tuple[float, float]], is_within: bool) -> str:
-    """Within processes the noise of the machine is all there is, and the quieter ones count for more."""
-    if is_within:
-        weights = [error**-2 for _, error in values]
-        middle = sum(ratio * weight for (ratio, _), weight in zip(values, weights, strict=True)) / sum(weights)
-        return f"{middle:.4f} ± {sum(weights) ** -0.5:.4f}, weighted by the noise of each"
+def pool(values: list[tuple[float, float]]) -> str:
+    """Of several files: the quieter ones count for more."""
+    weights = [error**-2 for _, error in values]
+    middle = sum(ratio * weight for (ratio, _), weight in zip(values, weights, strict=True)) / sum(weights)
+    return f"{middle:.4f} ± {sum(weights) ** -0.5:.4f} in {len(values)} files"
+
+
+def spread_of(values: list[tuple[float, float]]) -> str:
     ratios = [ratio for ratio, _ in values]
     error = f" ± {stdev(ratios) / len(ratios) ** 0.5:.4f}" if len(ratios) > 1 else ""
-    return f"{mean(ratios):.4f}{error}"
+    return f"{mean(ratios):.4f}{error} of {len(ratios)} processes"
 
 
 def fitted(turns: list[dict[str, dict[str, float]]]) -> Iterator[tuple[str, float, float]]:
@@ -184,7 +190,7 @@ def fitted(turns: list[dict[str, dict[str, float]]]) -> Iterator[tuple[str, floa
     matrix = np.zeros((len(rows), len(columns)))
     for at, row in enumerate(rows):
         matrix[at, row] = 1
-    inverse = np.linalg.pinv(matrix.T @ matrix)
+    inverse = np.linalg.pinv(matrix.T @ matrix, rcond=1e-9, hermitian=True)  # of sums that are the same twice
     values = inverse @ matrix.T @ np.array(logs)
     noise = float(np.sum((matrix @ values - logs) ** 2) / (len(logs) - np.linalg.matrix_rank(matrix)))
 
@@ -196,6 +202,12 @@ def fitted(turns: list[dict[str, dict[str, float]]]) -> Iterator[tuple[str, floa
         return ratio, ratio * float(np.sqrt(noise * vector @ inverse @ vector))
 
     bare = [f"process {mode}" for mode in modes if kind_of(mode) == "bare"]
+    for kind in ("late", "many"):  # all are held against the same bare ones: their errors are not independent
+        late = [f"process {mode}" for mode in modes if kind_of(mode) == kind and f"process {mode}:after" in columns]
+        if late:
+            share = 1 / len(late)
+            changes = {f"{own}:after": share for own in late} | dict.fromkeys(late, -share)
+            yield f"{kind}:{OF_ALL}", *of(changes)
     for mode in modes:
         less = dict.fromkeys(bare, -1 / len(bare))
         own = f"process {mode}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from pathlib import Path
-from statistics import linear_regression
+from statistics import linear_regression, median
 
 import rankscope
 from gpu_step_truth import COPY, Span, expected, truth_of
@@ -25,9 +25,9 @@ def main() -> int:
     run, told = sys.argv[1:3]
     clocks, *lines = Path(told).read_text().splitlines()
     clock_ns = max(int(word) for word in clocks.split()[1:3])
-    way_ns = way_of(lines.pop(0)) if lines[0].startswith("copies ") else 0
+    copy_ns = length_of_copies(lines.pop(0)) if lines[0].startswith("copies ") else None
     known = truth_of(lines)
-    truth = expected(known._replace(activities=[without(way_ns, span) for span in known.activities]))
+    truth = expected(known if copy_ns is None else known._replace(activities=trimmed(copy_ns, known.activities)))
     rows = rankscope.open(run).query("SELECT * FROM device_steps ORDER BY number").to_arrow().to_pylist()
     found = {row["number"]: row for row in rows}
     bad = check_steps(truth, found, clock_ns)
@@ -37,18 +37,32 @@ def main() -> int:
     return 1 if bad or sums > OF_SUM or right < OF_CAUSES else 0
 
 
-def way_of(line: str) -> int:
-    """What a copy takes that does not grow with its bytes: from the kernel before it to the copy engine, and back."""
+def length_of_copies(line: str) -> int:
+    """How long the schedules' copies, all of the last size, take at the rate by which longer ones take longer.
+
+    The rest of the time between two kernels is the way from one engine to the other and back, which takes longer while
+    other streams are busy.
+    """
     sizes, spans = zip(*(map(int, word.split(":")) for word in line.split()[1:]), strict=True)
-    way_ns = round(linear_regression(sizes, spans).intercept)
-    print(f"copies of {sizes[0]:,} to {sizes[-1]:,} bytes: {spans[0]:,} to {spans[-1]:,} ns, {way_ns:,} ns on the way")
-    return way_ns
+    fit = linear_regression(sizes, spans)
+    print(
+        f"copies of {sizes[0]:,} to {sizes[-1]:,} bytes: {spans[0]:,} to {spans[-1]:,} ns between two kernels, "
+        f"{1 / fit.slope:.1f} GB/s, {fit.intercept:,.0f} ns on the way"
+    )
+    return round(fit.slope * sizes[-1])
 
 
-def without(way_ns: int, span: Span) -> Span:
-    if span.kind != COPY:
-        return span
-    return span._replace(start_ns=span.start_ns + way_ns // 2, end_ns=span.end_ns - way_ns // 2)
+def trimmed(copy_ns: int, activities: list[Span]) -> list[Span]:
+    """Without that way: what is longer than the copy, but no more than in most: a copy may be slow itself."""
+    extras = [span.end_ns - span.start_ns - copy_ns for span in activities if span.kind == COPY]
+    usual_ns = max(0, round(median(extras))) if extras else 0
+
+    def trim(span: Span) -> Span:
+        way_ns = min(usual_ns, max(0, span.end_ns - span.start_ns - copy_ns))
+        return span._replace(start_ns=span.start_ns + way_ns // 2, end_ns=span.end_ns - way_ns // 2)
+
+    print(f"{len(extras)} copies of schedules: {usual_ns:,} ns on the way in the median")
+    return [trim(span) if span.kind == COPY else span for span in activities]
 
 
 def steady(truth: list[dict[str, float]], found: dict[int, dict[str, float]]) -> list[tuple[int, dict[str, float]]]:

@@ -23,6 +23,8 @@ while [ $((SECONDS - begun)) -lt "$limit" ]; do
     one again $number python3 "$programs/problems.py" launch --steps 1000 &
     one graph $number python3 "$programs/problems.py" none-launch --steps 5000 &
     one threads $number python3 "$programs/threads.py" 600 &
+    RANKSCOPE_CUDA_SHARE=0.05 one infers $number python3 "$programs/infers.py" 20 &
+    RANKSCOPE_CUDA_SHARE=0.05 one infers-threads $number python3 "$programs/infers.py" 20 --threads &
     one ddp $number torchrun --standalone --nproc-per-node=2 "$programs/problems.py" ddp --steps 300 &
     one fsdp $number torchrun --standalone --nproc-per-node=2 "$programs/problems.py" fsdp --steps 200 &
     wait

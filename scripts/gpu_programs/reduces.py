@@ -3,7 +3,8 @@
     reduces.py [--backend nccl]     reads `go COUNT` and `end` from its input, answers each with a line of JSON
 
 Without torchrun, which would take seconds of a GPU's time for itself. `go` answers the microseconds of rank 0's calls,
-with the plugin of `alternating_plugin.c` those of either side; `end` how many all-reduces each rank has made that the
+with the plugin of `alternating_plugin.c` those of either side, and the
+nanoseconds that the plugins themselves took of them; `end` how many all-reduces each rank has made that the
 plugin of `NCCL_PROFILER_PLUGIN` could see. Where a rank ends early the other is ended too, and the line says how:
 `{"exit": -11}`.
 """
@@ -27,11 +28,12 @@ TOGETHER = 40  # what is enqueued must not wait for what was: then the device is
 
 def rank_main(backend: str) -> None:
     front = os.environ.get("ALTERNATING_PLUGIN")
-    side = None
+    alternating = side = None
     if front:  # set here and not before: `rankscope run` would put it behind its own
         os.environ["ALTERNATING_BEHIND"] = os.environ["NCCL_PROFILER_PLUGIN"]
         os.environ["NCCL_PROFILER_PLUGIN"] = front
-        side = ctypes.c_int.in_dll(ctypes.CDLL(front), "alternating_side")
+        alternating = ctypes.CDLL(front)
+        side = ctypes.c_int.in_dll(alternating, "alternating_side")
     import torch
     import torch.distributed as distributed
 
@@ -46,6 +48,16 @@ def rank_main(backend: str) -> None:
     def wait() -> None:
         if backend == "nccl":
             torch.cuda.synchronize()
+
+    def of_plugins(count: int) -> dict[str, list[int]]:
+        """What either plugin itself took of the operations since the last turn."""
+        if alternating is None:
+            return {}
+        sides = {}
+        for number, name in enumerate(("plugin_ns", "behind_plugin_ns")):
+            kept = (ctypes.c_uint32 * count)()
+            sides[name] = kept[: alternating.alternating_taken(number, kept, count)]
+        return sides
 
     def turn(count: int) -> dict[str, list[float]]:
         taken_us: dict[str, list[float]] = {"us": [], "behind_us": []}
@@ -71,7 +83,7 @@ def rank_main(backend: str) -> None:
             break
         taken_us = turn(int(number[0]))
         made += len(taken_us["behind_us" if side is not None else "us"])
-        answer(taken_us)
+        answer({**taken_us, **of_plugins(int(number[0]))})
     wait()
     distributed.destroy_process_group()
     answer({"all_reduces": made, "pid": os.getpid()})

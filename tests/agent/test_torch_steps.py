@@ -250,6 +250,46 @@ def test_waits_of_short_steps_are_blocked_time_in_each(
     check_sums(found[0])
 
 
+OBSERVED = """
+import ctypes, threading, torch
+from torch.autograd import profiler
+def passes(model, x):
+    model(x).sum().backward()
+def events(profile):
+    return sorted((event.name, event.thread == 1) for event in profile.function_events if "Backward" in event.name)
+model, x = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(3))), torch.randn(2, 4)
+passes(model, x)
+with profiler.profile() as outside:
+    other = threading.Thread(target=passes, args=(torch.nn.Linear(4, 4), x))
+    other.start()
+    other.join()
+    passes(model, x)
+with profiler.profile() as again:
+    with torch.autograd.profiler.record_function("inside"):
+        passes(model, x)
+passes(model, x)
+print(len(events(outside)), len(events(again)), events(outside)[:3])
+torch_library = ctypes.CDLL(torch.__path__[0] + "/lib/libtorch_cpu.so")
+symbol = "_ZN2at24set_record_function_tls_ERKNS_17RecordFunctionTLSE"
+own = ctypes.cast(getattr(torch_library, symbol), ctypes.c_void_p)
+recorder = ctypes.CDLL(None)
+if hasattr(recorder, "rankscope_own_calls"):  # 0: it is ours already
+    assert recorder.rankscope_own_calls(symbol.encode(), own, ctypes.byref(ctypes.c_void_p())) == 0
+"""
+
+
+def test_observers_of_a_thread_go_with_its_backward_passes(
+    rankscope: str, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    """Those of torch's profiler; that torch sets them anew for every node where nothing has changed is left out."""
+    command = [BIN / "python", "-c", OBSERVED]
+    bare = start(command, tmp_path, environment)
+    done = start([rankscope, "run", "--out", "run", *command], tmp_path, environment)
+    assert (bare.returncode, done.returncode, done.stdout) == (0, 0, bare.stdout), done.stderr
+    assert len(done.stderr.splitlines()) == len(bare.stderr.splitlines())  # of the profiler, with the time and the pid
+    assert int(bare.stdout.split()[0]) > 5
+
+
 @pytest.mark.slow
 def test_the_hooks_in_python_give_the_same_records(rankscope: str, tmp_path: Path, environment: dict[str, str]) -> None:
     found = {}

@@ -52,6 +52,7 @@ def brought_back(folder: Path) -> None:
         for rank in (0, 1):
             (folder / f"counts.{job}.{rank}").write_text(f"version 5\nstart 1 of 16: 40\nstate 9: {rank}{len(job)}\n")
     taken_us = {"us": [10.0, 10.2, 9.9] * 20, "behind_us": [10.1, 10.3, 10.0] * 20}
+    taken_us |= {"plugin_ns": [100, 120, 90] * 20, "behind_plugin_ns": [200, 220, 190] * 20}
     (folder / "turns.jsonl").write_text(
         "".join(json.dumps({"round": number, "jobs": {"alternating": taken_us}}) + "\n" for number in range(3))
     )
@@ -63,7 +64,7 @@ def brought_back(folder: Path) -> None:
 
 WRONG = {
     "counts.both-2.1": lambda text: text.replace("40", "39"),
-    "turns.jsonl": lambda text: text.replace("10.1", "10.4"),
+    "turns.jsonl": lambda text: text.replace("200", "310").replace("220", "310"),
     "ends.json": lambda text: text.replace('"exit": 1}}', '"exit": 0}}'),  # the last one
     "profiler.both": lambda text: text.replace("3", "2"),
 }

@@ -39,6 +39,7 @@ ARCHIVES = {
         "gpu_pageable": "problems/pageable",
     },
     H200 / "gpu_problems_turns-2026-11-16.tar.xz": {"gpu_item": "problems/item", "gpu_ddp": "problems/ddp"},
+    H200 / "gpu_infers-2026-11-18.tar.xz": {"gpu_inference": "infers/auto"},
 }
 TRACES = H200 / "gpu_check-2026-11-15.tar.xz"
 MILLI = 1_000_000

@@ -89,12 +89,13 @@ class GpuRecording:
 
     windows: int  # times of recording that have ended; 0: all was recorded
     recorded_ns: int
+    watched_ns: int  # from the beginning of the first of them to the end of the process
     seen_steps: int  # of the process since recording began, the first one left out
     recorded_steps: float  # of them, those of which the GPUs were recorded, with parts of steps
     costs: int  # how often recorded steps were compared with those around them that were not
     cost: float | None  # by which share recorded steps are longer, the median of these; None: not measured
     cost_error: float | None  # its standard error
-    spent_ns: int | None  # what all recording has cost; None: not measured
+    spent_ns: int | None  # what all recording has cost, assumed where there are no steps; None: not measured
     work_error: float | None  # standard error of kernel time a step, over windows, as a share; None: too few
 
 

@@ -12,6 +12,7 @@ from rankscope.model.gpu import DeviceGaps, DeviceTotals, GpuRecording
 from rankscope.model.records import INSIDE, Figure, Group, Note, Reading, Severity
 from rankscope.rank_file import IN_RANGES, Backend, ChunkKind, CudaState, GroupKind, LayerNumber, Rows
 from rankscope.rank_files.chunks import RankFile, copy_rows
+from rankscope.rank_files.clock import CuptiClock
 
 # ---------------------------------------------------------------------------------------------------------------------
 # NVTX ranges of a rank file: which lies inside which, and the threads they were on.
@@ -177,7 +178,7 @@ def _whole(value: Any) -> int:
     return min(int(value), 2**63 - 1)
 
 
-def gpu_recordings(file: RankFile, how: Rows) -> list[GpuRecording]:
+def gpu_recordings(file: RankFile, how: Rows, clock: CuptiClock, end_unix_ns: int | None) -> list[GpuRecording]:
     """When the GPUs were recorded, where that was not all the time, and what it cost."""
     parts = file.parts(ChunkKind.WINDOWS)
     if not len(how) or not parts:
@@ -188,16 +189,21 @@ def gpu_recordings(file: RankFile, how: Rows) -> list[GpuRecording]:
     since_ns = int(row["window_begin_ns"])
     going_ns = max(0, int(row["flushed_ns"]) - since_ns) if since_ns else 0
     is_measured = bool(row["costs"])
+    is_known = is_measured or not row["seen_steps"]
+    recorded_ns = _whole(row["window_ns"]) + going_ns
+    first_ns = int(windows["begin_ns"].min()) if len(windows) else int(row["started_ns"])
+    passed_ns = end_unix_ns - int(clock.unix_ns(first_ns)) if clock.known and end_unix_ns is not None else 0
     return [
         GpuRecording(
             _whole(row["windows"]),
-            _whole(row["window_ns"]) + going_ns,
+            recorded_ns,
+            max(passed_ns, recorded_ns),
             _whole(row["seen_steps"]),
             int(row["window_millisteps"]) / 1000,
             _whole(row["costs"]),
             int(row["cost_ppm"]) / 1e6 if is_measured else None,
             int(row["cost_error_ppm"]) / 1e6 if is_measured else None,
-            _whole(row["spent_ns"]) if is_measured else None,
+            _whole(row["spent_ns"]) if is_known else None,
             _work_error(windows),
         )
     ]

@@ -102,7 +102,7 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     reading.notes += cuda_notes(cuda_rows, device_rows, lambda number: _word(strings, number, path), str(path))
     add_runtimes(reading, file, lambda number: _word(strings, number, path))
     add_devices(reading, cuda_rows, device_rows)
-    reading.gpu_recordings = gpu_recordings(file, cuda_rows)
+    reading.gpu_recordings = gpu_recordings(file, cuda_rows, CuptiClock(clock, cuda_rows), facts.ended_ns)
     reading.gpu_clocks = gpu_clocks(clock, cuda_rows)
     add_trace(reading, file, clock, cuda_rows, LAYERS)
     reading.step_columns = step_columns(step_rows, clock) if len(step_rows) else {}

@@ -164,7 +164,8 @@ static void compile(const char *begins)
     say("compile", begins, now);
 }
 
-static void play(char *line)
+void play(char *line);
+void play(char *line)
 {
     char *rest = line + 2;
     line[strcspn(line, "\n")] = 0;

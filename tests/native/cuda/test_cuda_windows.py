@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 
 import hatch_build
 import rankscope
-from native.builds import HERE, SANITIZERS, compile_c
+from native.builds import HERE, SANITIZERS, compile_c, recording
+from native.cuda.test_cuda import make_driver
 from native.cuda.test_cuda_ranges import only
 from native.cuda.test_cuda_steps import compare, driver, play, rows_of
 from programs import recorded
@@ -45,13 +47,16 @@ def simulate(
     seed: int = 1,
     pause_s: float = 0,
     drift: float = 0,
+    interrupted: bool = False,
+    busy: float = 0,
 ) -> dict[str, float]:
     """A job of so long steps, longer by `cost` while recorded, in which each switch takes 15 ms.
 
     One second after its start, and every 100 s from then on, a step lasts longer by a pause. By the machine's `drift`
-    all steps of two seconds are longer or shorter.
+    all steps of two seconds are longer or shorter. With `records` kernels in each, nobody tells of the steps;
+    `interrupted`: recording may pause all the same.
     """
-    values = map(str, (step_ms, cost, noise, 15, seconds, records, seed, pause_s, drift))
+    values = map(str, (step_ms, cost, noise, 15, seconds, records, seed, pause_s, drift, int(interrupted), busy))
     done = subprocess.run([str(policy), *values], capture_output=True, text=True, timeout=60, check=True)
     found: dict[str, float] = json.loads(done.stdout)
     return found
@@ -102,8 +107,25 @@ def test_a_short_job_is_recorded_from_its_start(policy: Path) -> None:
     assert found["windows"] == 0 and found["recorded"] == 1.0
 
 
-def test_without_steps_all_is_recorded(policy: Path) -> None:
+def test_without_steps_all_is_recorded_where_nothing_can_interrupt_the_program(policy: Path) -> None:
     assert simulate(policy, 1, 0.1, 600, records=100)["recorded"] == 1.0
+
+
+@pytest.mark.parametrize("seconds", [300, 3600])
+@pytest.mark.parametrize("kernels", [20, 400])
+def test_without_steps_the_cost_is_that_of_its_kernels(policy: Path, kernels: int, seconds: float) -> None:
+    """5 µs each, as is assumed; kernels in 9 ms."""
+    found = simulate(policy, 9, kernels * 5e-6 / 9e-3, seconds, records=kernels, interrupted=True)
+    assert found["overhead"] < 0.0101 and found["windows"] >= 2
+    assert found["told_overhead"] == pytest.approx(found["overhead"], rel=0.25)
+    assert found["costs"] == 0
+
+
+def test_without_steps_what_costs_nothing_is_recorded_whole(policy: Path) -> None:
+    """Ten kernels a second, and any number of them where the device always has more to do than is launched."""
+    assert simulate(policy, 100, 0.0, 600, records=1, interrupted=True)["recorded"] == 1.0
+    found = simulate(policy, 9, 0.0, 600, records=400, interrupted=True, busy=0.99)
+    assert found["recorded"] == 1.0 and found["told_overhead"] == 0
 
 
 # ---------------------------------------------------------------- the recorder, in real time
@@ -267,6 +289,52 @@ def test_torch_without_an_optimizer_is_recorded_after_three_seconds(driver: Path
         assert (int(how["window_begin_ns"]) > 0) == is_recorded
         names = {row.name for row in recorded.rows_of(recorded.read(only(folder)))}
         assert ("gemm" in names) == is_recorded
+
+
+INFERS = """
+import ctypes, os, time
+loop = ctypes.CDLL(os.environ["LOOP"])
+play = lambda line: loop.play(ctypes.create_string_buffer(line))
+loop.rankscope_optimizers(0)
+assert loop.InitializeInjection() == 1
+until = time.monotonic() + 6
+while time.monotonic() < until:
+    for _ in range(50):
+        play(b"l 0 0 20 compute")
+    play(b"y 0 0")
+    play(b"d 0")
+"""
+
+
+def test_inference_of_python_is_recorded_in_windows(tmp_path: Path) -> None:
+    """Nobody tells of steps: the interpreter's main thread takes CUPTI off, between two instructions of the program."""
+    make_driver(tmp_path, "plain")
+    found = (f"-L{tmp_path}", f"-Wl,-rpath,{tmp_path}", "-Wl,--no-as-needed", "-lrankscope", "-l:libcupti.so.13")
+    loop = compile_c(tmp_path / "loop.so", HERE / "cuda" / "cuda_loop.c", "-fPIC", "-shared", *found)
+    run = tmp_path / "run"
+    run.mkdir()
+    settings = AUTO | {"RANKSCOPE_CUDA_SECOND_NS": "1000000", "LOOP_COST_NS": "0", "FAKE_CUPTI_CLOCK": "1"}
+    environment = recording(run, **settings, RANK="0", WORLD_SIZE="1", LOOP=str(loop))
+    environment["LD_PRELOAD"] = str(tmp_path / "librankscope.so")
+    done = subprocess.run([sys.executable, "-c", INFERS], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    how, windows = windows_of(run)
+    assert int(how["windows"]) == len(windows) >= 2
+    assert int(how["seen_steps"]) == int(how["costs"]) == 0 < int(how["spent_ns"])
+    starts_ns = [int(line.split()[3]) for line in done.stdout.splitlines() if line.startswith("activity")]
+    spans = [(int(window["begin_ns"]), int(window["end_ns"])) for window in windows]
+    if how["window_begin_ns"]:
+        spans.append((int(how["window_begin_ns"]), starts_ns[-1]))
+    inside = sum(begin_ns <= start_ns <= end_ns for start_ns in starts_ns for begin_ns, end_ns in spans)
+    (row,) = rankscope.open(run).table("gpu_windows").to_arrow().to_pylist()
+    assert row["kernels"] < len(starts_ns)
+    assert row["kernels"] == pytest.approx(inside, rel=0.1, abs=60 * len(spans))  # a run of 50 is cut at either end
+    share = sum(end_ns - begin_ns for begin_ns, end_ns in spans) / (starts_ns[-1] - spans[0][0])
+    assert row["time_share"] == pytest.approx(share, rel=0.1) and share < 0.9
+    assert row["step_share"] is None and row["cost"] is None
+    assert row["estimated_kernels"] == pytest.approx(row["kernels"] / row["time_share"])
+    (note,) = (note for note in rankscope.open(run).table("gpu").notes if note.startswith("Recorded in"))
+    assert "% of the time" in note
 
 
 @pytest.mark.slow

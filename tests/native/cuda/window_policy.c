@@ -21,22 +21,34 @@ uint16_t rs_intern(const char *text)
     return 1;
 }
 
-enum rs_may_step rs_steps_may_come(void) { return RS_STEPS_TRAINING; }
+static enum rs_may_step may_step = RS_STEPS_TRAINING;
+enum rs_may_step rs_steps_may_come(void) { return may_step; }
+
+static uint64_t busy_ns, busy_until_ns;     /* of the device */
+uint64_t rs_gpu_busiest(uint64_t *last_ns)
+{
+    if (last_ns)
+        *last_ns = busy_until_ns;
+    return busy_ns;
+}
 
 static double noise(void) { return 2.0 * rand() / RAND_MAX - 1; }
 
 int main(int count, char **values)
 {
-    if (count != 10)
+    if (count != 12)
         return 2;
     double step_ns = atof(values[1]) * 1e6, cost = atof(values[2]), spread = atof(values[3]), switch_ns = atof(values[4]) * 1e6;
     double length_ns = atof(values[5]) * 1e9, stepless_records = atof(values[6]);
     double pause_ns = atof(values[8]) * 1e9, pauses_at_ns = 1e9;      /* long before the first window ends */
     double drift = atof(values[9]), pace = 1, paced_ns = 0;           /* of the machine, whose speed changes every two seconds */
+    int may_interrupt = atoi(values[10]);       /* without steps, too */
+    double busy = atof(values[11]);             /* share of the time for which the device is */
+    may_step = stepless_records > 0 ? RS_STEPS_PERHAPS : RS_STEPS_TRAINING;
     srand((unsigned)atoi(values[7]));
     rs_cuda.row = &row;
     row.started_ns = 1000;
-    rs_windows_begin(1);
+    rs_windows_begin(1, may_interrupt);
     rs_windows_opened(1000);
     double now_ns = 1000, turn_ns = 0, bare_ns = 0, recorded_ns = 0;
     int is_open = 1;
@@ -54,8 +66,10 @@ int main(int count, char **values)
         bare_ns += ns;
         now_ns += ns * (is_open ? 1 + cost : 1);
         recorded_ns += is_open ? now_ns - begin_ns : 0;
-        if (is_open)
-            row.records += stepless_records > 0 ? (uint64_t)stepless_records : 100;
+        for (int kernel = 0; is_open && kernel < (stepless_records > 0 ? (int)stepless_records : 100); kernel++)
+            rs_windows_kernel(1000);
+        busy_ns += is_open ? (uint64_t)(busy * (now_ns - begin_ns)) : 0;
+        busy_until_ns = is_open ? (uint64_t)now_ns : busy_until_ns;
         if (stepless_records <= 0)
             rs_windows_step((uint64_t)begin_ns, (uint64_t)now_ns, 0);
         if (now_ns < turn_ns)

@@ -279,24 +279,67 @@ static void measure(void)
         plugin->finalize(comm.context);
 }
 
+static int by_size(const void *one, const void *other)
+{
+    double left = *(const double *)one, right = *(const double *)other;
+    return (left > right) - (left < right);
+}
+
+/* The same of single operations between which the caches hold something else: medians. */
+static void measure_cold(void)
+{
+    enum { BUFFER = 8 << 20, MOST = 20000 };
+    static double enqueuing[MOST], proxying[MOST];
+    static volatile unsigned char buffer[BUFFER];
+    struct comm comm;
+    union nccl_state_args_v4 args = {.channel_gpu_ns = 0};
+    int count = operations < MOST ? operations : MOST;
+    if (open_comm(&comm, 0))
+        return;
+    for (int i = 0; i < count; i++) {
+        for (int at = 0; at < BUFFER; at += 64)
+            buffer[at]++;
+        double from = now_ns();
+        void *task = start(&comm, mask, NCCL_EVENT_COLL, NULL);
+        stop(task);
+        double between = now_ns();
+        for (int channel = 0; channel < CHANNELS; channel++) {
+            void *of_channel = start(&comm, mask, NCCL_EVENT_KERNEL_CHANNEL, task);
+            if (of_channel && version >= 4)
+                plugin->state(of_channel, NCCL_STATE_KERNEL_CHANNEL_STOP, &args);
+            stop(of_channel);
+        }
+        enqueuing[i] = between - from;
+        proxying[i] = now_ns() - between;
+    }
+    qsort(enqueuing, (size_t)count, sizeof *enqueuing, by_size);
+    qsort(proxying, (size_t)count, sizeof *proxying, by_size);
+    printf("%.1f %.1f\n", enqueuing[count / 2], proxying[count / 2]);
+    if (comm.context)
+        plugin->finalize(comm.context);
+}
+
 int main(int argc, char **argv)
 {
+    const char *what = argc > 3 ? argv[3] : "";
     const char *path = getenv("NCCL_PROFILER_PLUGIN");
     int newest = argc > 1 ? atoi(argv[1]) : 6;
     char symbol[32];
     operations = argc > 2 ? atoi(argv[2]) : 30;
     reported_version = getenv("SCRIPTED_NCCL_VERSION") ? atoi(getenv("SCRIPTED_NCCL_VERSION")) : 23007;
-    for (int round = 0; round < (argc > 3 && !strcmp(argv[3], "twice") ? 2 : 1); round++) {
+    for (int round = 0; round < (!strcmp(what, "twice") ? 2 : 1); round++) {
         void *library = dlopen(path && path[0] ? path : "libnccl-profiler.so", RTLD_NOW | RTLD_LOCAL);
         plugin = NULL;
         for (version = newest + 1; library && !plugin && version > 1;) {
             snprintf(symbol, sizeof symbol, "ncclProfiler_v%d", --version);
             plugin = dlsym(library, symbol);
         }
-        if (argc <= 3 || strcmp(argv[3], "measure"))
+        if (strncmp(what, "measure", 7))
             printf("version %d\n", plugin ? version : 0);
-        if (plugin && argc > 3 && !strcmp(argv[3], "measure"))
+        if (plugin && !strcmp(what, "measure"))
             measure();
+        else if (plugin && !strcmp(what, "measure-cold"))
+            measure_cold();
         else if (plugin)
             play();
         if (library)

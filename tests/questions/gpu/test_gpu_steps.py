@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mpis import ROOT
-from rankscope.model.gpu import DeviceStep, GpuRecording
+from rankscope.model.gpu import DeviceStep, DeviceTotals, GpuRecording
 from rankscope.model.records import RankFacts, Reading, Step
 from rankscope.questions.findings.table import findings_of
 from rankscope.questions.gpu.step_without import sync_saving_ns
@@ -105,8 +105,19 @@ def sampled(reading: Reading, recorded: int) -> Reading:
     """As if recorded in windows: of the device only the first steps are known."""
     columns: Any = reading.device_step_columns
     reading.device_step_columns = {name: values[:recorded] for name, values in columns.items()}
-    reading.gpu_recordings = [GpuRecording(1, 0, STEPS, float(recorded), 1, 0.5, 0.1, 0, None)]
+    reading.gpu_recordings = [GpuRecording(1, 0, 0, STEPS, float(recorded), 1, 0.5, 0.1, 0, None)]
     return reading
+
+
+def test_inference_that_leaves_the_gpu_idle_is_found() -> None:
+    """Windows of 2 of 20 s, in which the device is busy for a tenth: what the whole run loses."""
+    totals = DeviceTotals(0, 1000, 2000 * MS, 200 * MS, 200 * MS, 0, 0, 0)
+    windows = GpuRecording(3, 2000 * MS, 20_000 * MS, 0, 0.0, 0, None, None, 10 * MS, None)
+    run = run_of([Reading(RankFacts(rank=0, elapsed_ns=25_000 * MS), devices=[totals], gpu_recordings=[windows])])
+    (finding,) = (finding for finding in findings_of(run) if finding.rule == "gpu_active_window")
+    assert finding.title == "The GPUs are idle for 1.8 s of the 2 s recorded (90 %)"
+    assert finding.saved_ns == pytest.approx(18_000 * MS)
+    assert "500 kernels and copies a second of 200 µs each" in finding.evidence[1]
 
 
 def test_steps_outside_windows_tell_what_recording_added() -> None:
@@ -205,7 +216,7 @@ def test_a_pause_in_a_window_does_not_stand_for_the_run(windows: int) -> None:
     device: Any = reading.device_step_columns
     device["end_ns"][-1] += 90 * MS
     device["idle_python_ns"] = np.where(device["number"] == STEPS, 90 * MS, 0)
-    reading.gpu_recordings = [GpuRecording(windows, 0, 1000, float(STEPS), 1, 0.1, 0.01, 0, None)]
+    reading.gpu_recordings = [GpuRecording(windows, 0, 0, 1000, float(STEPS), 1, 0.1, 0.01, 0, None)]
     run = run_of([reading])
     (gpu,) = device_steps_of(run)
     assert gpu.step_ns == (10 * MS if windows else pytest.approx(10 * MS + 90 * MS / gpu.steps))

@@ -46,11 +46,16 @@ def counters(folder: Path) -> list[Path]:
 
 def until_gone(pid: int) -> None:
     deadline = time.monotonic() + 30
-    while Path(f"/proc/{pid}/stat").exists():
-        if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX":
-            return
+    while is_running(pid):
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):  # it may go between opening and reading, too
+        return False
 
 
 @pytest.mark.parametrize("turn", range(3))

@@ -91,6 +91,27 @@ def test_work_without_steps_is_no_start_up(tmp_path: Path) -> None:
     assert slow_start(run) == []
 
 
+def alone(*moments: tuple[MarkKind, int]) -> RankFileWriter:
+    """A process without init, 10 s in all."""
+    made = rank(0, 1, mpi_started_ticks=0, mpi_finalized_ticks=0, flags=0)
+    made.marks(*((kind, ms * MILLI, "") for kind, ms in [(K.IMPORT_BEGIN, 1_000), (K.IMPORT_END, 2_000), *moments]))
+    return made
+
+
+def test_inference_is_no_start_up(tmp_path: Path) -> None:
+    """torch without init, collectives or steps: what follows the imports is the program."""
+    run = opened(tmp_path, alone())
+    named = {str(row[0]): row[5] for row in phases(run).rows}
+    assert named["program"] == 8 * SECOND and "before init" not in named
+    assert slow_start(run) == []
+
+
+def test_a_training_without_init_has_no_time_before_it(tmp_path: Path) -> None:
+    run = opened(tmp_path, alone((K.FIRST_STEP_BEGIN, 5_000), (K.FIRST_STEP_END, 6_000)))
+    named = {str(row[0]): row[5] for row in phases(run).rows}
+    assert named["before steps"] == 3 * SECOND and "before init" not in named
+
+
 def test_calls_by_phase(tmp_path: Path) -> None:
     made = rank(0, 1)
     made.tally("MPI_Init", 1, SECOND, phase=PHASES.index("init"))

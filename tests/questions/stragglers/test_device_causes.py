@@ -89,7 +89,7 @@ def simulated(
         compute_ms, count = 5.0 + (device_ms if is_late else 0), 100 + (kernels if is_late else 0)
         reading.devices = [DeviceTotals(0, count * of_gpu, compute_ns=round(compute_ms * of_gpu * 1e6))]
         if recorded_steps:
-            reading.gpu_recordings = [GpuRecording(2, 0, STEPS - 1, recorded_steps, 0, None, None, None, None)]
+            reading.gpu_recordings = [GpuRecording(2, 0, 0, STEPS - 1, recorded_steps, 0, None, None, None, None)]
         readings.append(reading)
     return run_of(readings)
 

@@ -68,7 +68,7 @@ void rs_pause(long us)
 }
 
 /* Bounded: a signal handler that interrupted the holder must not wait for it for ever. */
-int rs_lock_take(rs_lock *lock)
+int rs_lock_wait(rs_lock *lock)
 {
     for (int spin = 0; spin < 20000; spin++) {
         if (rs_lock_try(lock))

@@ -12,13 +12,15 @@ struct search {
     const char *symbol;
     uint32_t gnu_hash, sysv_hash;
     struct rs_definition found;
+    int wants_calls;
+    void **own_calls;
 };
 
 static ElfW(Addr) absolute(ElfW(Addr) base, ElfW(Addr) pointer) { return pointer < base ? base + pointer : pointer; }
 
 struct rs_object rs_object_read(const struct dl_phdr_info *info)
 {
-    struct rs_object object = {NULL, NULL, NULL, NULL};
+    struct rs_object object = {0};
     const ElfW(Dyn) *entry = NULL;
     for (int i = 0; i < info->dlpi_phnum; i++)
         if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
@@ -35,6 +37,10 @@ struct rs_object rs_object_read(const struct dl_phdr_info *info)
             object.gnu = at;
         else if (entry->d_tag == DT_HASH)
             object.sysv = at;
+        else if (entry->d_tag == DT_JMPREL)
+            object.calls = at;
+        else if (entry->d_tag == DT_PLTRELSZ)
+            object.calls_count = entry->d_un.d_val / sizeof *object.calls;
     }
     return object;
 }
@@ -103,6 +109,9 @@ static int look_into(struct dl_phdr_info *info, size_t size, void *data)
     if (!number)
         return 0;
     search->found.address = (void *)(info->dlpi_addr + object.symbols[number].st_value);
+    for (size_t i = 0; search->wants_calls && object.calls && i < object.calls_count; i++)
+        if (ELF64_R_SYM(object.calls[i].r_info) == number)
+            search->own_calls = (void **)(info->dlpi_addr + object.calls[i].r_offset);
     rs_object_extent(info, &search->found.begin, &search->found.end);
     if (info->dlpi_name)
         snprintf(search->found.path, sizeof search->found.path, "%s", info->dlpi_name);
@@ -125,6 +134,15 @@ struct rs_definition rs_find_definition(const char *symbol)
     struct search search = search_named(symbol);
     dl_iterate_phdr(look_into, &search);
     return search.found;
+}
+
+void **rs_find_own_calls(const char *symbol, struct rs_definition *definition)
+{
+    struct search search = search_named(symbol);
+    search.wants_calls = 1;
+    dl_iterate_phdr(look_into, &search);
+    *definition = search.found;
+    return search.own_calls;
 }
 
 int rs_object_defines(const struct rs_object *object, const char *symbol)

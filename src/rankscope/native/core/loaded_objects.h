@@ -11,6 +11,8 @@ struct rs_object {
     const ElfW(Sym) *symbols;
     const char *strings;
     const uint32_t *gnu, *sysv;
+    const ElfW(Rela) *calls;    /* of functions through its linkage table */
+    size_t calls_count;
 };
 
 /* Where a name was found. */
@@ -35,5 +37,8 @@ typedef void rs_symbol_visitor(const char *name, const ElfW(Sym) *symbol, void *
 void rs_object_each_defined(const struct rs_object *object, rs_symbol_visitor *visit, void *data);
 void rs_object_each_needed(const struct rs_object *object, void (*visit)(const char *name));
 void rs_object_extent(const struct dl_phdr_info *info, ElfW(Addr) *begin, ElfW(Addr) *end);
+
+/* Where the object that defines a function keeps its address for its own calls of it; NULL: it calls it directly. */
+void **rs_find_own_calls(const char *symbol, struct rs_definition *definition);
 
 #endif

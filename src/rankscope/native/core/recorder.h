@@ -186,7 +186,7 @@ void rs_memory_free(void *memory, size_t bytes);
 
 /* Says since which fork it is held: whoever held it in the parent does not in the child. */
 typedef struct { atomic_uint held; } rs_lock;
-int rs_lock_take(rs_lock *lock);    /* 0 where it could not be had: give up rather than hang */
+int rs_lock_wait(rs_lock *lock);
 
 static inline int rs_lock_try(rs_lock *lock)
 {
@@ -195,6 +195,9 @@ static inline int rs_lock_try(rs_lock *lock)
            && atomic_compare_exchange_strong_explicit(&lock->held, &held, rs.forks + 1, memory_order_acquire,
                                                       memory_order_relaxed);
 }
+
+/* 0 where it could not be had: give up rather than hang. */
+static inline int rs_lock_take(rs_lock *lock) { return RS_LIKELY(rs_lock_try(lock)) || rs_lock_wait(lock); }
 
 static inline void rs_lock_give(rs_lock *lock) { atomic_store_explicit(&lock->held, 0, memory_order_release); }
 

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "loaded_objects.h"
 #include "recorder.h"
 #include "table_slots.h"
 
@@ -90,4 +91,17 @@ int rs_slot_replace(struct rs_mapping *mapping, void **place, void *expected, vo
     int done = is_known && may_be_written(mapping) && exchange(mapping, place, expected, value);
     rs_lock_give(&lock);
     return done;
+}
+
+/* A function that was not called yet has the address of what will look it up, in the library itself. */
+RS_EXPORT int rankscope_own_calls(const char *symbol, void *ours, void **original)
+{
+    struct rs_mapping mapping = {0};
+    struct rs_definition definition;
+    void **place = rs_find_own_calls(symbol, &definition);
+    void *now = place ? __atomic_load_n(place, __ATOMIC_ACQUIRE) : NULL;
+    if ((uintptr_t)now < definition.begin || (uintptr_t)now >= definition.end)
+        return 0;
+    *original = definition.address;
+    return rs_slot_replace(&mapping, place, now, ours);
 }

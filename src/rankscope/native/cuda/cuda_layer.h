@@ -6,10 +6,16 @@
 #include "cupti.h"
 #include "gpu.h"
 
+#define RS_CUDA_FLUSH_NS 300000000u     /* a kill loses what has come since, and what was under way at the time */
+
+enum rs_cuda_life { RS_CUDA_NOT_STARTED = 0, RS_CUDA_STARTED = 1, RS_CUDA_OVER = 2 };
 struct rs_cuda_layer {
     struct rs_cupti cupti;
     struct rs_cuda *row;            /* that of the GPU layer; NULL: not recording */
     uint64_t offset_ns;             /* from CUPTI's clock to that of the process, where another backend came first */
+    atomic_int life;                /* enum rs_cuda_life; over: records are no longer looked at */
+    atomic_int others;              /* another client of CUPTI has come */
+    atomic_int is_waiting;          /* to be attached: contexts made and kernels loaded under CUPTI stay slower by 3 % without it */
 };
 extern struct rs_cuda_layer rs_cuda __attribute__((visibility("hidden")));
 
@@ -23,12 +29,28 @@ void rs_cuda_ending(void);     /* before it is known whether the process has any
 void rs_cuda_forget(void);
 int rs_cuda_is_own(uint32_t tid);      /* the thread is ours: what it asks the driver is none of the program's calls */
 
+/* cuda_attach.c */
+int rs_cuda_attach(char *note, size_t size);    /* 1: kernels are recorded; the note says what is not */
+int rs_cuda_is_attached(void);
+int rs_cuda_can_detach(void);
+int rs_cuda_detach(struct rs_gpu_thread *thread);   /* waits in that thread until somebody has done it */
+uint64_t rs_cuda_detached(void);
+int rs_cuda_find_python(void);                  /* 1: CUPTI can be taken off without steps, too */
+void rs_cuda_ask_no_more(void);
+int rs_cuda_wants_waits(void);
+int rs_cuda_has_nvtx(void);
+int rs_cuda_hold(void);
+void rs_cuda_let_go(void);
+void rs_cuda_attach_forget(void);
+
 /* cuda_windows.c: whether to record now, so that it costs no more than it may */
 enum rs_turn { RS_TURN_STAY = 0, RS_TURN_OPEN = 1, RS_TURN_CLOSE = 2 };
-void rs_windows_begin(int may_pause);
+void rs_windows_begin(int may_pause, int without_steps);
 uint64_t rs_windows_seen_steps(void);
 int rs_windows_wanted(void);
 int rs_windows_may_pause(void);
+int rs_windows_has_steps(void);
+int rs_windows_first(void);
 void rs_windows_stay(const char *why);
 uint64_t rs_windows_turn_ns(void);
 enum rs_turn rs_windows_turn(uint64_t now_ns);

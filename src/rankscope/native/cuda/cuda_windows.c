@@ -3,7 +3,8 @@
  * nothing and goes on; elsewhere whole steps are recorded in windows. What that costs is
  * measured in the job itself: steps inside a window against those outside, around it. Length and distance of windows
  * follow from it, so that all of recording stays below a hundredth of the job's time from the fifth minute on; where
- * it costs less than that anyway, the windows nearly touch. Steps, collectives and NCCL's plugin are always recorded.
+ * it costs less than that anyway, the windows nearly touch. Where there are no steps (inference), what a window costs is
+ * assumed by its kernels, and it ends by time. Steps, collectives and NCCL's plugin are always recorded.
  * docs/reference/metrics.md has the formulas. */
 #include <stdlib.h>
 
@@ -33,6 +34,8 @@ static double share_of_time = 0.0045;   /* that recording may cost, of the hundr
 #define FIRST_COST 0.4              /* before it is measured */
 #define LEAST_COST 0.03             /* and less is not believed of a device that waits for launches, until there are */
 #define SURE 5u                     /* so many measurements */
+#define KERNEL_NS 5000.0            /* that a record adds to a launch, where there are no steps to measure it by */
+#define STEPLESS_MOST_NS SECONDS(60)    /* so long steps are waited for once an optimizer was made */
 #define NOT_MEASURED -1.0
 #define COSTS 15u                   /* the latest that count */
 #define ROWS 256u
@@ -42,6 +45,10 @@ static double share_of_time = 0.0045;   /* that recording may cost, of the hundr
 struct period { uint64_t steps, ns; uint64_t sample[SAMPLE]; uint32_t latest; };   /* latest: its place, or SAMPLE */
 
 static int wanted, is_open, has_stepped, has_first_only;
+static int may_interrupt;           /* recording can pause between two steps only, or also where there are none */
+static uint64_t stepped_windows;    /* that have ended, once there were steps */
+static uint64_t busy_before_ns;     /* of the busiest device, when this window began */
+static double stepless_ns, stepless_cost;   /* what windows without steps have cost; the share of the last one */
 static uint64_t began_ns, switched_ns, first_step_ns, next_ns;
 static uint64_t kernels, kernel_ns, millisteps;          /* of this window; window_millisteps when it began */
 static uint64_t device_steps, device_ns, launching_ns;   /* of steps on the devices; of it, idle because of the host */
@@ -54,9 +61,10 @@ static struct rs_window *last_row;
 
 void rs_windows_forget(void)
 {
-    wanted = is_open = has_stepped = has_first_only = 0;
+    wanted = is_open = has_stepped = has_first_only = may_interrupt = 0;
     first_cost = NOT_MEASURED;
-    first_work_ns = later_work_ns = 0;
+    first_work_ns = later_work_ns = stepless_ns = stepless_cost = 0;
+    stepped_windows = busy_before_ns = 0;
     began_ns = switched_ns = first_step_ns = next_ns = 0;
     kernels = kernel_ns = millisteps = device_steps = device_ns = launching_ns = 0;
     now_in.steps = recorded.steps = bare_before.steps = now_in.ns = recorded.ns = bare_before.ns = 0;
@@ -65,7 +73,7 @@ void rs_windows_forget(void)
 }
 
 /* Not pausing, it has begun already; else it begins when it is opened. */
-void rs_windows_begin(int may_pause)
+void rs_windows_begin(int may_pause, int without_steps)
 {
     const char *second = getenv("RANKSCOPE_CUDA_SECOND_NS");
     if (second && atoll(second) > 0)
@@ -73,6 +81,7 @@ void rs_windows_begin(int may_pause)
     if (getenv("RANKSCOPE_CUDA_SHARE"))
         share_of_time = atof(getenv("RANKSCOPE_CUDA_SHARE"));
     wanted = may_pause;
+    may_interrupt = without_steps;
     first_cost = NOT_MEASURED;
     is_open = !may_pause;
     began_ns = switched_ns = rs_cuda.row->started_ns;
@@ -92,6 +101,11 @@ int rs_windows_wanted(void)
 }
 
 int rs_windows_may_pause(void) { return wanted; }
+
+int rs_windows_has_steps(void) { return has_stepped; }
+
+/* Waits for the device are recorded in the first window with steps, or in which there may be some. */
+int rs_windows_first(void) { return !stepped_windows && (has_stepped || rs_steps_may_come() == RS_STEPS_TRAINING); }
 
 /* Recording pauses no more, where that would hide work or save nothing. */
 void rs_windows_stay(const char *why)
@@ -164,11 +178,11 @@ static void compare(void)
     if (bare_before.steps >= BARE_STEPS && bare_before.ns)
         bare_ns = (bare_ns + usual_ns(&bare_before)) / 2;
     double cost = usual_ns(&recorded) / bare_ns - 1;
-    if (rs_cuda.row->windows == 1)
+    if (stepped_windows == 1)
         first_cost = cost;
     else if (rs_cuda.row->costs == 1 && has_first_only)
         rs_cuda.row->costs = 0;         /* the first records more than all others: it stands for them no longer */
-    has_first_only = rs_cuda.row->windows == 1;
+    has_first_only = stepped_windows == 1;
     costs[rs_cuda.row->costs++ % COSTS] = cost;
     uint64_t count = rs_cuda.row->costs < COSTS ? rs_cuda.row->costs : COSTS;
     double sorted[COSTS];
@@ -182,11 +196,22 @@ static void compare(void)
     rs_cuda.row->cost_error_ppm = (int64_t)((error < 0 ? -error : error) * 1e6);
 }
 
+/* Of a window without steps: by its kernels, unless the device has more to do than the host launches. */
+static double assumed_cost(uint64_t now_ns)
+{
+    uint64_t last_ns, busy_ns = rs_gpu_busiest(&last_ns);
+    double ns = now_ns > switched_ns ? (double)(now_ns - switched_ns) : 0, of_it_ns = (double)kernels * KERNEL_NS;
+    double cost = ns > of_it_ns ? of_it_ns / (ns - of_it_ns) : ns > 0 ? FIRST_COST : 0;
+    if (last_ns > switched_ns && (double)(busy_ns - busy_before_ns) >= (1 - BUSY) * (double)(last_ns - switched_ns))
+        return 0;
+    return cost < FIRST_COST ? cost : FIRST_COST;
+}
+
 /* By how much recording lengthens what is recorded, rather too high than too low. */
 static double cost_at_most(void)
 {
     const struct rs_cuda *row = rs_cuda.row;
-    double cost = row->costs ? (double)(row->cost_ppm + row->cost_error_ppm) / 1e6 : has_stepped ? FIRST_COST : 0;
+    double cost = row->costs ? (double)(row->cost_ppm + row->cost_error_ppm) / 1e6 : has_stepped ? FIRST_COST : stepless_cost;
     return row->costs && row->costs < SURE && cost < LEAST_COST ? LEAST_COST : cost;
 }
 
@@ -203,11 +228,13 @@ static double spent_ns(uint64_t now_ns)
 {
     const struct rs_cuda *row = rs_cuda.row;
     double cost = row->costs ? (double)row->cost_ppm / 1e6 : cost_at_most();
-    double of_first = row->windows && first_cost != NOT_MEASURED ? first_cost : cost;
+    double of_first = stepped_windows && first_cost != NOT_MEASURED ? first_cost : cost;
     uint64_t since_ns = first_step_ns > switched_ns ? first_step_ns : switched_ns;  /* before there are steps, launching is not what takes the time */
     double open_ns = is_open && has_stepped && now_ns > since_ns ? (double)(now_ns - since_ns) : 0;
-    return of_cost(of_first, first_work_ns + (row->windows ? 0 : open_ns))
-           + of_cost(cost, later_work_ns + (row->windows ? open_ns : 0)) + (double)row->switching_ns;
+    double stepless_open_ns = is_open && !has_stepped && now_ns > switched_ns ? (double)(now_ns - switched_ns) : 0;
+    return of_cost(of_first, first_work_ns + (stepped_windows ? 0 : open_ns))
+           + of_cost(cost, later_work_ns + (stepped_windows ? open_ns : 0))
+           + stepless_ns + of_cost(assumed_cost(now_ns), stepless_open_ns) + (double)row->switching_ns;
 }
 
 /* --- windows --- */
@@ -259,8 +286,10 @@ void rs_windows_step(uint64_t begin_ns, uint64_t end_ns, int is_rest)
 {
     struct rs_cuda *row = rs_cuda.row;
     uint64_t ns = end_ns - begin_ns;
-    if (!has_stepped)
+    if (!has_stepped) {
         first_step_ns = begin_ns;
+        next_ns = end_ns;       /* what is known without them is not enough */
+    }
     has_stepped = 1;
     if (begin_ns >= switched_ns)
         add_step(&now_in, ns, is_rest);
@@ -302,13 +331,24 @@ static int has_enough(uint64_t ns, uint64_t least_ns, uint64_t least_steps)
     return (ns >= least_ns && now_in.steps >= least_steps) || (ns >= LONGEST_NS && ns >= least_ns);
 }
 
+/* The first window may cost half of what the first minutes may. */
+static int should_close_without_steps(uint64_t now_ns)
+{
+    double ns = (double)(now_ns - switched_ns), passed_ns = (double)(now_ns - began_ns);
+    double least_ns = (double)(rs_cuda.row->windows ? WINDOW_NS : rs_steps_may_come() == RS_STEPS_TRAINING ? STEPLESS_MOST_NS : FIRST_NS);
+    double allowed_ns = share_of_time * (passed_ns > (double)TRIAL_NS ? passed_ns : (double)TRIAL_NS);
+    return may_interrupt && ns >= least_ns && spent_ns(now_ns) > (rs_cuda.row->windows ? allowed_ns : allowed_ns / 2);
+}
+
 static int should_close(uint64_t now_ns)
 {
     uint64_t ns = now_ns - switched_ns;
-    if (rs_cuda.row->windows)
+    if (!has_stepped)
+        return should_close_without_steps(now_ns);
+    if (stepped_windows)
         return has_enough(ns, is_cheap() ? CHEAP_NS : WINDOW_NS, WINDOW_STEPS);
     uint64_t since_ns = first_step_ns > switched_ns ? first_step_ns : switched_ns;
-    uint64_t stepping_ns = has_stepped ? now_ns - since_ns : 0;     /* without steps all is recorded */
+    uint64_t stepping_ns = now_ns - since_ns;
     int is_known = device_ns >= DEVICE_NS || stepping_ns >= DEVICE_MOST_NS;
     return (stepping_ns >= FIRST_NS && now_in.steps >= FIRST_STEPS && is_known) || stepping_ns >= FIRST_MOST_NS;
 }
@@ -322,13 +362,14 @@ enum rs_turn rs_windows_turn(uint64_t now_ns)
         return RS_TURN_STAY;
     rs_cuda.row->spent_ns = (uint64_t)spent_ns(now_ns);
     if (is_open && should_close(now_ns)) {
-        if (rs_cuda.row->windows || !device_ns || (double)launching_ns > BUSY * (double)device_ns)
+        if (stepped_windows || !device_ns || (double)launching_ns > BUSY * (double)device_ns)
             return RS_TURN_CLOSE;
         rs_windows_stay(NULL);
     }
     if (is_open)
         return RS_TURN_STAY;
-    return now_ns >= next_ns && has_enough(now_ns - switched_ns, BARE_NS, BARE_STEPS) ? RS_TURN_OPEN : RS_TURN_STAY;
+    return now_ns >= next_ns && has_enough(now_ns - switched_ns, BARE_NS, has_stepped ? BARE_STEPS : 0) ? RS_TURN_OPEN
+                                                                                                      : RS_TURN_STAY;
 }
 
 /* What it took to attach CUPTI, or to take it off. */
@@ -344,7 +385,12 @@ void rs_windows_closed(uint64_t now_ns)
     row->windows++;
     row->window_ns += now_ns - switched_ns;
     double work_ns = usual_ns(&now_in) * (double)(row->window_millisteps - millisteps) / 1000;
-    *(row->windows == 1 ? &first_work_ns : &later_work_ns) += work_ns;
+    if (has_stepped) {
+        *(stepped_windows++ ? &later_work_ns : &first_work_ns) += work_ns;
+    } else {
+        stepless_cost = assumed_cost(now_ns);
+        stepless_ns += of_cost(stepless_cost, (double)(now_ns - switched_ns));
+    }
     row->window_begin_ns = 0;
     write_row(now_ns);
     recorded = now_in;
@@ -352,7 +398,7 @@ void rs_windows_closed(uint64_t now_ns)
     switched_ns = now_ns;
     now_in.steps = now_in.ns = 0;
     double cost = cost_at_most();
-    next_ns = now_ns + (row->costs && cost > CHEAP ? distance_ns(now_ns, cost, WINDOW_NS) : BARE_NS);
+    next_ns = now_ns + ((row->costs || !has_stepped) && cost > CHEAP ? distance_ns(now_ns, cost, WINDOW_NS) : BARE_NS);
 }
 
 void rs_windows_opened(uint64_t now_ns)
@@ -363,12 +409,13 @@ void rs_windows_opened(uint64_t now_ns)
         last_row->bare_steps = now_in.steps;
         last_row->bare_step_ns = now_in.ns;
     }
-    if (row->windows)
+    if (stepped_windows)
         bare_before = now_in;       /* before the first one the program warms up */
     now_in.steps = now_in.ns = 0;
     is_open = 1;
     switched_ns = now_ns;
     row->window_begin_ns = now_ns;
     kernels = kernel_ns = 0;
+    busy_before_ns = rs_gpu_busiest(NULL);
     millisteps = row->window_millisteps;
 }

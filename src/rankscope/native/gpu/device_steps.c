@@ -289,7 +289,7 @@ static void write_step(uint32_t place, struct step *step, struct sharing *sharin
     if (!rs_device_walk(devices[place], begin_ns, end_ns, share, sharing) || begin_ns <= known_from_ns)
         row.flags |= RS_DEVICE_STEP_CUT;
     if (!has_ids && !has_launches)
-        row.flags |= RS_DEVICE_STEP_BY_TIME | (rs_gpu.row->windows ? RS_DEVICE_STEP_NO_WAITS : 0);
+        row.flags |= RS_DEVICE_STEP_BY_TIME | (rs_gpu.has_no_waits ? RS_DEVICE_STEP_NO_WAITS : 0);
     row.compute_ns = (float)sharing->compute_ns;
     row.hidden_ns = (float)sharing->hidden_ns;
     row.exposed_ns = (float)sharing->exposed_ns;

@@ -65,6 +65,7 @@ struct rs_gpu_layer {
     uint32_t producers;             /* that have begun */
     uint64_t late_ns;               /* so long after its end news of something short may come; 0: a second */
     uint64_t longest_ns;            /* work of late: a runtime keeps what comes with it until it has ended */
+    int has_no_waits;               /* waits for the device are not told now */
 };
 extern struct rs_gpu_layer rs_gpu __attribute__((visibility("hidden")));
 extern __thread int rs_gpu_inside __attribute__((visibility("hidden"), tls_model("initial-exec")));    /* this thread has the lock */
@@ -110,6 +111,7 @@ int rs_gpu_has_rate(void);
 uint64_t rs_gpu_note_now(void);
 void rs_gpu_settle(uint64_t now_ns, int is_last);   /* about once a second; is_last: this producer tells no more */
 struct rs_device *rs_device_row(uint32_t device);   /* for what one runtime alone tells; NULL: no room */
+uint64_t rs_gpu_busiest(uint64_t *last_ns);         /* how long the busiest device was so far, and until when it was, if asked */
 
 /* For one that records in windows, between both as well. */
 void rs_device_steps_open(uint64_t now_ns);         /* recording begins anew */

@@ -85,6 +85,20 @@ struct rs_device *rs_device_row(uint32_t device)
     return timeline ? timeline->row : NULL;
 }
 
+uint64_t rs_gpu_busiest(uint64_t *last_ns)
+{
+    uint64_t busy_ns = 0;
+    if (last_ns)
+        *last_ns = 0;
+    for (uint32_t i = 0; i < DEVICES; i++)
+        if (timelines[i] && timelines[i]->row->busy_ns >= busy_ns) {
+            busy_ns = timelines[i]->row->busy_ns;
+            if (last_ns)
+                *last_ns = timelines[i]->row->last_ns;
+        }
+    return busy_ns;
+}
+
 /* --- the gap buffer --- */
 
 static int has_next(const struct timeline *timeline) { return timeline->right < timeline->capacity; }

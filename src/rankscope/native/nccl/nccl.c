@@ -50,9 +50,19 @@ enum rs_nccl_mode rs_nccl_mode(void)
 
 /* --- handles --- */
 
+/* The highest bit stays free: nccl_neighbour.c has a use for it. */
+#define GENERATION(number) ((number) & 0x7FFFFFFFFFFFu)
+
 static void *handle_of(const struct operation *operation, uint64_t generation, uintptr_t what)
 {
-    return (void *)((uintptr_t)generation << 16 | (uintptr_t)(operation - slots) << 2 | what);
+    return (void *)((uintptr_t)GENERATION(generation) << 16 | (uintptr_t)(operation - slots) << 2 | what);
+}
+
+/* Slots are taken in turn: whether the slot of a handle has been another operation's since, without a look at it. */
+static int is_long_over(uintptr_t number)
+{
+    uint32_t taken = (uint32_t)((number >> 16) - 1) * SLOTS + (uint32_t)(number >> 2 & (SLOTS - 1));
+    return atomic_load_explicit(&next_slot, memory_order_relaxed) - taken > SLOTS;
 }
 
 /* The operation of a handle, locked; NULL where it is over. */
@@ -64,7 +74,7 @@ static struct operation *hold(void *handle, uintptr_t what)
     struct operation *operation = &slots[number >> 2 & (SLOTS - 1)];
     if (!rs_lock_take(&operation->lock))
         return NULL;
-    if (operation->busy && (operation->generation & 0xFFFFFFFFFFFF) == number >> 16)
+    if (operation->busy && GENERATION(operation->generation) == number >> 16)
         return operation;
     rs_lock_give(&operation->lock);
     return NULL;
@@ -75,7 +85,8 @@ int rs_nccl_is_channel(const void *handle) { return ((uintptr_t)handle & 3) == C
 /* Whether something may still come of it: its slot is that of the same operation. */
 int rs_nccl_is_under_way(void *handle)
 {
-    struct operation *operation = rs.file ? hold(handle, (uintptr_t)handle & 3) : NULL;
+    int may_be = rs.file && !is_long_over((uintptr_t)handle);
+    struct operation *operation = may_be ? hold(handle, (uintptr_t)handle & 3) : NULL;
     if (operation)
         rs_lock_give(&operation->lock);
     return operation != NULL;
@@ -117,25 +128,36 @@ static uint16_t intern_joined(const char *func, const char *algo, const char *pr
 
 static const char *given(const char *text) { return text ? text : ""; }
 
-/* The names of an operation and of the way it is done. A thread's operations mostly resemble the one before. */
-struct names { uint16_t name, full; };
-static __thread struct { char func[16], algo[16], proto[16]; const void *file; struct names names; } last;
+/* What the words of an operation say. */
+struct words { uint16_t name, full; uint32_t type_bytes; uint8_t has_root, is_send, is_receive; };
 
-static struct names names_of(const struct rs_nccl_task *task)
+/* A thread's operations mostly resemble the one before. NCCL's words are constants: where they lie says which they are,
+ * until the library may have been loaded anew. */
+static __thread struct { const char *func, *datatype, *algo, *proto; const void *file; unsigned library;
+                         struct words words; } last __attribute__((tls_model("initial-exec")));
+static atomic_uint libraries;
+
+static RS_COLD void read_words(const struct rs_nccl_task *task, unsigned library)
 {
     const char *func = given(task->func), *algo = given(task->algo), *proto = given(task->proto);
-    if (last.file == rs.file && !strcmp(last.func, func) && !strcmp(last.algo, algo) && !strcmp(last.proto, proto))
-        return last.names;
-    struct names names = {intern_joined(func, "", ""), intern_joined(func, algo, proto)};
-    int is_short = strlen(func) < sizeof last.func && strlen(algo) < sizeof last.algo && strlen(proto) < sizeof last.proto;
-    last.file = is_short ? rs.file : NULL;
-    if (is_short) {
-        strcpy(last.func, func);
-        strcpy(last.algo, algo);
-        strcpy(last.proto, proto);
-        last.names = names;
-    }
-    return names;
+    last.words = (struct words){.name = intern_joined(func, "", ""), .full = intern_joined(func, algo, proto),
+                                .type_bytes = (uint32_t)type_bytes(task->datatype), .has_root = (uint8_t)has_root(func),
+                                .is_send = !strcmp(func, "Send"), .is_receive = !strcmp(func, "Recv")};
+    last.func = task->func;
+    last.datatype = task->datatype;
+    last.algo = task->algo;
+    last.proto = task->proto;
+    last.library = library;
+    last.file = rs.file;
+}
+
+static const struct words *words_of(const struct rs_nccl_task *task)
+{
+    unsigned library = atomic_load_explicit(&libraries, memory_order_relaxed);
+    if (RS_UNLIKELY(last.file != rs.file || last.library != library || last.func != task->func
+                    || last.datatype != task->datatype || last.algo != task->algo || last.proto != task->proto))
+        read_words(task, library);
+    return &last.words;
 }
 
 static uint64_t with_kind(uint64_t key, uint8_t kind) { return key | (uint64_t)kind << 56; }
@@ -159,12 +181,11 @@ static void log_enqueued(struct rs_thread *thread, struct operation *operation, 
 }
 
 /* NCCL matches what two ranks send each other on a communicator in the order of their calls: there are no tags. */
-static void log_message(struct rs_thread *thread, struct operation *operation, const struct rs_nccl_task *task)
+static void log_message(struct rs_thread *thread, struct operation *operation, const struct words *words, int32_t peer)
 {
-    int receive = !strcmp(given(task->func), "Recv");
-    uint8_t flags = (uint8_t)(RS_MESSAGE_NONBLOCKING | (receive ? RS_MESSAGE_RECEIVE : 0));
-    if ((receive || !strcmp(given(task->func), "Send")) && task->peer >= 0 && (uint16_t)(operation->key >> 16))
-        operation->message = rs_message_add(thread, operation->key, flags, task->peer, 0, operation->bytes,
+    uint8_t flags = (uint8_t)(RS_MESSAGE_NONBLOCKING | (words->is_receive ? RS_MESSAGE_RECEIVE : 0));
+    if ((words->is_receive || words->is_send) && peer >= 0 && (uint16_t)(operation->key >> 16))
+        operation->message = rs_message_add(thread, operation->key, flags, peer, 0, operation->bytes,
                                             operation->start_ticks, 0);
 }
 
@@ -251,10 +272,20 @@ static struct operation *take_slot(struct rs_thread *thread)
     memset(&operation->comm, 0, sizeof *operation - offsetof(struct operation, comm));
     operation->generation++;
     operation->busy = 1;
-    struct operation *next = &slots[(number + 1) & (SLOTS - 1)];
-    for (size_t at = 0; at < sizeof *next; at += 64)    /* it was used 4,096 operations ago */
-        __builtin_prefetch((char *)next + at, 1);
     return operation;
+}
+
+/* An operation is about to start: what it will be written to was used thousands of operations ago, or by the proxy's
+ * thread, and comes while somebody else is at work. */
+void rs_nccl_expect(void)
+{
+    const struct operation *next = &slots[atomic_load_explicit(&next_slot, memory_order_relaxed) & (SLOTS - 1)];
+    for (size_t at = 0; at < sizeof *next; at += 64)
+        __builtin_prefetch((const char *)next + at, 1);
+    if (!rs.log)
+        return;
+    uint64_t written = __atomic_load_n(&rs.file->log_written, __ATOMIC_RELAXED);
+    __builtin_prefetch(&rs.log[written & (rs.log_capacity - 1)], 1);
 }
 
 static uint8_t phase_now(void) { return __atomic_load_n(&rs.phase, __ATOMIC_RELAXED); }
@@ -272,6 +303,7 @@ static void set_rate(void)
 void rs_nccl_prepare(void)
 {
     static rs_lock lock;
+    atomic_fetch_add_explicit(&libraries, 1, memory_order_relaxed);
     if (!rs_lock_take(&lock))
         return;
     if (!rs.log) {
@@ -294,21 +326,21 @@ static void *start(struct rs_thread *thread, struct rs_nccl_comm *comm, const st
     }
     uint16_t group = __atomic_load_n(&comm->group, __ATOMIC_ACQUIRE);
     uint8_t phase = phase_now();
-    const char *func = given(task->func);
-    uint64_t bytes = task->count * type_bytes(task->datatype);
-    struct names names = names_of(task);
+    const struct words *words = words_of(task);
+    uint64_t bytes = task->count * words->type_bytes;
     operation->comm = comm;
     operation->bytes = bytes;
-    operation->key = rs_key(names.name, group, RS_LAYER_NCCL, phase, rs_size_class(bytes), RS_KIND_CALL);
-    operation->algo_key = rs_key(names.full, group, RS_LAYER_NCCL_ALGO, phase, rs_size_class(bytes), RS_KIND_CALL);
+    operation->key = rs_key(words->name, group, RS_LAYER_NCCL, phase, rs_size_class(bytes), RS_KIND_CALL);
+    operation->algo_key = rs_key(words->full, group, RS_LAYER_NCCL_ALGO, phase, rs_size_class(bytes), RS_KIND_CALL);
     operation->collective = task->collective;
     operation->kernel_told = task->kernel_told;
     operation->channels = task->channels;
     operation->start_ticks = now;
     if (task->collective)
-        log_enqueued(thread, operation, group, sequence, has_root(func) ? task->root : -1);
+        log_enqueued(thread, operation, group, sequence, words->has_root ? task->root : -1);
     else
-        log_message(thread, operation, task);
+        log_message(thread, operation, words, task->peer);
+    __builtin_prefetch(thread->cache[rs_cache_slot(operation->key)], 1);    /* its stop comes next */
     void *handle = handle_of(operation, operation->generation, TASK);
     rs_lock_give(&operation->lock);
     return handle;
@@ -355,13 +387,14 @@ static void channel_ended(struct operation *operation, uint64_t now)
         log_ended(operation, now);
 }
 
-void rs_nccl_stop(void *handle)
+int rs_nccl_stop(void *handle)
 {
     uint64_t now = rs_ticks();
     uintptr_t what = (uintptr_t)handle & 3;
     struct rs_thread *thread = rs.file && handle ? rs_enter() : NULL;
+    int is_under_way = 0;
     if (!thread)
-        return;
+        return 0;
     struct operation *operation = hold(handle, what);
     if (operation) {
         if (what == TASK && !operation->enqueued)
@@ -370,9 +403,11 @@ void rs_nccl_stop(void *handle)
             channel_ended(operation, now);
         if (operation->busy && is_over(operation))
             finish(thread, operation);
+        is_under_way = operation->busy;
         rs_lock_give(&operation->lock);
     }
     rs_leave(thread, now);
+    return is_under_way;
 }
 
 /* The kernels of a communicator run one after the other: the one before is over, even where NCCL did not say how many

@@ -34,7 +34,8 @@ void rs_nccl_comm_end(void *context);
 void *rs_nccl_task_start(void *context, const struct rs_nccl_task *task);
 void *rs_nccl_channel_start(void *task, uint64_t gpu_ns);
 void rs_nccl_channel_gpu_end(void *channel, uint64_t gpu_ns);
-void rs_nccl_stop(void *handle);
+int rs_nccl_stop(void *handle);     /* 1: more will come of the operation */
+void rs_nccl_expect(void);
 int rs_nccl_is_under_way(void *handle);
 int rs_nccl_is_channel(const void *handle);
 

@@ -16,8 +16,8 @@
 
 #define NEWEST 9                /* versions that are looked for; above RS_NCCL_NEWEST theirs is left alone */
 #define CONTEXTS 4096u
-#define SETS 4096u
-#define WAYS 4u
+#define SETS 1024u
+#define WAYS 3u                 /* with the lock, a line of the cache */
 #define DOUBLES 4096u
 #define CONTEXT_MARK 0xA5C0u    /* in the highest 16 bits, which no address of a program has */
 #define OURS_MARK 0xA5C1u
@@ -274,8 +274,10 @@ int rs_nccl_closed(int version, void *context)
 
 /* --- handles --- */
 
-struct pair { void *theirs, *ours; uint8_t is_stopped; };
-static struct { rs_lock lock; struct pair pairs[WAYS]; } sets[SETS];
+/* Written with the set's lock, read without: theirs is the pair's last word and its first, NULL while it changes. */
+struct pair { void *theirs; uintptr_t ours; };
+#define STOPPED ((uintptr_t)1 << 63)    /* in ours */
+static struct set { rs_lock lock; struct pair pairs[WAYS]; } __attribute__((aligned(64))) sets[SETS];
 static struct { rs_lock lock; uint32_t generation; void *theirs, *ours; } doubles[DOUBLES];
 static atomic_uint next_double;
 
@@ -284,15 +286,28 @@ struct both { void *ours, *theirs; uint8_t is_theirs, is_stopped; };
 
 static unsigned set_of(const void *theirs)
 {
-    return (unsigned)(((uint64_t)(uintptr_t)theirs >> 3) * 0x9E3779B97F4A7C15u >> 52) & (SETS - 1);
+    return (unsigned)(((uint64_t)(uintptr_t)theirs >> 3) * 0x9E3779B97F4A7C15u >> 54) & (SETS - 1);
 }
 
 static struct pair *find_pair(unsigned set, const void *theirs)
 {
     for (unsigned i = 0; i < WAYS; i++)
-        if (sets[set].pairs[i].theirs == theirs)
+        if (__atomic_load_n(&sets[set].pairs[i].theirs, __ATOMIC_ACQUIRE) == theirs)
             return &sets[set].pairs[i];
     return NULL;
+}
+
+static void set_pair(struct pair *pair, void *theirs, void *ours)
+{
+    __atomic_store_n(&pair->theirs, NULL, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    __atomic_store_n(&pair->ours, (uintptr_t)ours, __ATOMIC_RELAXED);
+    __atomic_store_n(&pair->theirs, theirs, __ATOMIC_RELEASE);
+}
+
+static int is_free(const struct pair *pair)
+{
+    return !pair->theirs || !rs_nccl_is_under_way((void *)(pair->ours & ~STOPPED));
 }
 
 /* 0: their handle stands for another operation that is still under way, or there is no room. */
@@ -301,15 +316,17 @@ static int put_pair(void *theirs, void *ours)
     unsigned set = set_of(theirs);
     if (!rs_lock_take(&sets[set].lock))
         return 0;
-    struct pair *place = find_pair(set, theirs);
-    int is_free = !place || !rs_nccl_is_under_way(place->ours);
-    for (unsigned i = 0; !place && i < WAYS; i++)
-        if (!sets[set].pairs[i].theirs || !rs_nccl_is_under_way(sets[set].pairs[i].ours))
+    struct pair *known = find_pair(set, theirs), *place = known && is_free(known) ? known : NULL;
+    for (unsigned i = 0; !known && !place && i < WAYS; i++)
+        if (!sets[set].pairs[i].theirs)
             place = &sets[set].pairs[i];
-    if (place && is_free)
-        *place = (struct pair){theirs, ours, 0};
+    for (unsigned i = 0; !known && !place && i < WAYS; i++)
+        if (is_free(&sets[set].pairs[i]))
+            place = &sets[set].pairs[i];
+    if (place)
+        set_pair(place, theirs, ours);
     rs_lock_give(&sets[set].lock);
-    return place && is_free;
+    return place != NULL;
 }
 
 static void *double_of(void *theirs, void *ours)
@@ -355,29 +372,29 @@ static struct both split(void *handle)
         return (struct both){(void *)(number & BELOW_MARK), NULL, 0, 0};
     if (mark == DOUBLE_MARK)
         return split_double(number);
-    unsigned set = set_of(handle);
-    if (!handle || !rs_lock_take(&sets[set].lock))
+    const struct pair *pair = handle ? find_pair(set_of(handle), handle) : NULL;
+    if (!pair)
         return both;
-    struct pair *pair = find_pair(set, handle);
-    if (pair) {
-        both.ours = pair->ours;
-        both.is_stopped = pair->is_stopped;
-    }
-    rs_lock_give(&sets[set].lock);
+    uintptr_t ours = __atomic_load_n(&pair->ours, __ATOMIC_ACQUIRE);
+    if (__atomic_load_n(&pair->theirs, __ATOMIC_RELAXED) != handle)     /* it has become another's meanwhile */
+        return both;
+    both.ours = (void *)(ours & ~STOPPED);
+    both.is_stopped = (ours & STOPPED) != 0;
     return both;
 }
 
 /* An operation's place is kept for what its kernel will do; a second stop is that of another event of theirs. */
-static void settle_pair(void *theirs, void *ours)
+static void settle_pair(void *theirs, void *ours, int is_under_way)
 {
     unsigned set = set_of(theirs);
     if (!rs_lock_take(&sets[set].lock))
         return;
     struct pair *pair = find_pair(set, theirs);
-    if (pair && pair->ours == ours) {
-        pair->is_stopped = 1;
-        if (!rs_nccl_is_under_way(ours) || rs_nccl_is_channel(ours))
-            *pair = (struct pair){0};
+    if (pair && pair->ours == (uintptr_t)ours) {
+        if (is_under_way && !rs_nccl_is_channel(ours))
+            __atomic_store_n(&pair->ours, (uintptr_t)ours | STOPPED, __ATOMIC_RELAXED);
+        else
+            set_pair(pair, NULL, NULL);
     }
     rs_lock_give(&sets[set].lock);
 }
@@ -436,6 +453,8 @@ int rs_nccl_start_both(int version, rs_nccl_start ours, void *context, void **ha
     void *our_handle = NULL, *their_handle = NULL;
     struct both of_parent = split(given);
     int result = 0;
+    if (rs.file && type & (NCCL_EVENT_COLL | NCCL_EVENT_P2P))
+        rs_nccl_expect();
     if (plugin && is_asked(type, of_parent.theirs)) {
         their_handle = split(*handle).theirs;   /* what they leave as it is stays as it was */
         *parent = of_parent.theirs;
@@ -457,9 +476,9 @@ int rs_nccl_stop_both(int version, void *handle)
     struct both both = split(handle);
     struct nccl_profiler *plugin = exported[version];
     if (both.ours && !both.is_stopped) {
-        rs_nccl_stop(both.ours);
+        int is_under_way = rs_nccl_stop(both.ours);
         if (both.is_theirs && both.theirs == handle)
-            settle_pair(handle, both.ours);
+            settle_pair(handle, both.ours, is_under_way);
     }
     return plugin && both.is_theirs ? plugin->stop(both.theirs) : 0;
 }

@@ -35,9 +35,12 @@ void rs_progress_forget(void)
     running = changed_ticks = untold = untold_ticks = 0;
 }
 
+/* A thread that read its clock before another may come after it. */
 static void bring_up_to(uint64_t now)
 {
-    uint64_t since = now > changed_ticks ? now - changed_ticks : 0;
+    if (now <= changed_ticks)
+        return;
+    uint64_t since = now - changed_ticks;
     sums.progress_ticks += running * since;
     sums.covered_ticks += running ? since : 0;
     untold_ticks += untold ? since : 0;

@@ -120,12 +120,13 @@ static void begin_exposure(void)
         rs_exposure_begin();
 }
 
-/* What only other threads know. */
+/* What only other threads know, and may know of a later moment already: of that time the rest is the next step's. */
 static void complete(struct rs_sample *sums)
 {
     struct rs_in_progress now = rs_progress_now(sums->ticks);
+    uint64_t most_covered = loop.end.covered_ticks + (sums->ticks - loop.end.ticks);
     sums->progress_ticks = now.progress_ticks;
-    sums->covered_ticks = now.covered_ticks;
+    sums->covered_ticks = now.covered_ticks < most_covered ? now.covered_ticks : most_covered;
     sums->collectives = now.collectives;
     sums->collective_bytes = now.bytes;
 }

@@ -34,6 +34,7 @@ void rankscope_operators_watched_by(void (*observer)(int on));
 int rankscope_operators_wanted();
 void rankscope_operator(int device, int precision, int is_convolution, uint64_t flops, int is_recomputed);
 void rankscope_operator_unseen(const char *name);
+int rankscope_own_calls(const char *symbol, void *ours, void **original);
 }
 
 // Their headers would double the time that this takes to compile. Weak: a torch without them is observed, too.
@@ -372,6 +373,21 @@ void operator_ended(const at::RecordFunction &, at::ObserverContext *context)
         rankscope_operator(begun->device, begun->precision, begun->is_convolution, begun->flops, begun->is_recomputed);
 }
 
+// --- who observes a thread
+
+void (*set_observers)(const at::RecordFunctionTLS &) = nullptr;  // torch's own
+
+// torch gives every node of a backward pass the observers of the thread that began it, and takes them away again. Each
+// time it works out anew who observes what, which takes longer the more observers there are, and nearly always nothing
+// has changed.
+void set_other_observers(const at::RecordFunctionTLS &wanted)
+{
+    const at::RecordFunctionTLS &now = at::get_record_function_tls_();
+    if (!wanted.sorted_tls_callbacks_.empty() || !now.sorted_tls_callbacks_.empty()
+        || wanted.tls_record_function_enabled_ != now.tls_record_function_enabled_)
+        set_observers(wanted);
+}
+
 void watch_operators_now(int on)
 {
     try {
@@ -501,6 +517,8 @@ extern "C" int rankscope_observer_start()
         callback.scopes({at::RecordScope::USER_SCOPE});
         at::addGlobalCallback(callback);
         rankscope_operators_watched_by(watch_operators_now);
+        rankscope_own_calls("_ZN2at24set_record_function_tls_ERKNS_17RecordFunctionTLSE",
+                            reinterpret_cast<void *>(set_other_observers), reinterpret_cast<void **>(&set_observers));
         return 1;
     } catch (...) {
         return 0;

@@ -179,46 +179,47 @@ def gpu_copies_alone(tables: Tables) -> list[Finding]:
 # ---------------------------------------------------------------- where no step is known: all that the GPUs did
 IN_WINDOW, IDLE_IN_WINDOW = 0.2, 0.5
 WINDOWS = """
+    WITH recordings AS (
+        SELECT process, watched_ns / recorded_ns AS times FROM gpu_recordings
+        WHERE windows > 0 AND seen_steps = 0 AND recorded_ns > 0)
     SELECT span_ns, communication_ns - hidden_ns, busy_ns - (compute_ns + communication_ns - hidden_ns),
-        CASE WHEN tool <> '' THEN span_ns - busy_ns ELSE 0 END
-    FROM devices JOIN ranks USING (process) WHERE role = 'rank' AND span_ns > 0"""
+        CASE WHEN tool <> '' OR times IS NOT NULL THEN span_ns - busy_ns ELSE 0 END, coalesce(times, 1)::DOUBLE,
+        activities
+    FROM devices JOIN ranks USING (process) LEFT JOIN recordings USING (process) WHERE role = 'rank' AND span_ns > 0"""
 
 
 def gpu_active_window(tables: Tables) -> list[Finding]:
-    """From the first activity to the last, where no step is known. Idle time only of loaded traces, which begin and end
-    where somebody wanted to look: that of a whole process has its start in it."""
+    """All that was recorded of the GPUs, where no step is known. Idle time only of loaded traces, which begin and end
+    where somebody wanted to look, and of windows of recording: that of a whole process has its start in it."""
     windows = tables.query(WINDOWS) if not device_steps_of(tables) else []
     if not windows:
         return []
-    span, exposed, copying, idle = (mean(float(row[at]) for row in windows) for at in range(4))
+    span, exposed, copying, idle, times, activities = (mean(float(row[at]) for row in windows) for at in range(6))
+    where = f"the {seconds(span)} " + ("recorded" if times > 1 else "from their first activity to their last")
+    rate = f"{1e9 * activities / span:,.0f} kernels and copies a second of {seconds((span - idle) / activities)} each"
     candidates = (
+        (exposed, IN_WINDOW, "only communicate", "overlap it with compute, or send less (--table gpu_time)", ""),
+        (copying, IN_WINDOW, "only copy", "copy on a stream of its own, under kernels (--table gpu_copies)", ""),
         (
-            exposed,
-            IN_WINDOW,
-            "only communicate",
-            "overlap it with compute, or send less",
-            "gpu_time",
+            idle,
+            IDLE_IN_WINDOW,
+            "are idle",
+            "launch less often: larger batches, CUDA graphs (torch.compile(mode='reduce-overhead')), no .item() or "
+            ".cpu() between kernels (--table gpu_gaps, gpu_idle)",
+            rate,
         ),
-        (
-            copying,
-            IN_WINDOW,
-            "only copy",
-            "copy on a separate stream, overlapped with kernels",
-            "gpu_copies",
-        ),
-        (idle, IDLE_IN_WINDOW, "are idle", "look at what their streams wait for", "gpu_idle"),
     )
+    evidence = f"gpu_time: mean of {counted(len(windows), 'GPU')}; no step is known, so this covers the whole run"
     return [
         Finding(
             "gpu_active_window",
-            f"The GPUs {what} for {seconds(ns)} of the {seconds(span)} from their first activity to their last "
-            f"({100 * ns / span:.0f} %)",
-            f"{action} (rankscope report --table {table})",
-            [f"gpu_time: mean of {counted(len(windows), 'GPU')}; no step is known, so this covers the whole run"],
-            ns,
+            f"The GPUs {what} for {seconds(ns)} of {where} ({100 * ns / span:.0f} %)",
+            action,
+            [evidence, *([f"gpu: {more}"] if more else [])],
+            ns * times,
             in_steps=False,
         )
-        for ns, least, what, action, table in candidates
+        for ns, least, what, action, more in candidates
         if ns >= least * span
     ]
 

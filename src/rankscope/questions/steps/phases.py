@@ -24,11 +24,12 @@ SEGMENT_FORMULAS = {
     "init": "inside MPI_Init, init_process_group or hvd.init",
     "after init": "from the end of init to the first collective or step",
     "first collective": "inside the first collective, wait for others included",
-    "before steps": "from the end of the first collective to the first step",
+    "before steps": "from the end of the first collective, or of the imports where there is no init, to the first step",
     "first step": "inside the first step, without the first collective where that lies in it",
     "steps": "from the end of the first step to the end of the last",
     "after steps": "from the end of the last step on",
     "after first collective": "from the end of the first collective on, where no steps are known",
+    "program": "from the end of the imports or of init on, where neither collectives nor steps are known",
     "finalize": "from MPI_Finalize or destroy_process_group to the end of the process",
 }
 SEGMENTS = tuple(SEGMENT_FORMULAS)
@@ -103,15 +104,22 @@ def _waterfalls(tables: Tables) -> list[Waterfall]:
         if marks_of and started_ns is not None and ended_ns is not None and ended_ns > started_ns:
             marks_of["process_start"] = (started_ns, "")
             result.append(_waterfall(rank, host, started_ns, ended_ns, marks_of))
-            if "first_step_begin" not in marks_of and "first_step_end" not in marks_of:
-                _without_steps(result[-1].segments)
+            _rename(result[-1].segments, set(marks_of))
     return result
 
 
-def _without_steps(segments: dict[str, int]) -> None:
-    """What follows the first collective is the program's work: it leads to no step."""
-    if "before steps" in segments:
-        segments["after first collective"] = segments.pop("before steps")
+def _rename(segments: dict[str, int], marks: set[str]) -> None:
+    """What leads to no init is not before it, and what leads to no step is the program's work."""
+    has_steps = bool({"first_step_begin", "first_step_end"} & marks)
+    has_collectives = bool({"first_collective_begin", "first_collective_end"} & marks)
+    names = {}
+    if not has_steps:
+        names = {"before steps": "after first collective"} if has_collectives else {"after init": "program"}
+    if not {"init_begin", "init_end"} & marks:
+        names["before init"] = "before steps" if has_steps else "program"
+    for name, better in names.items():
+        if name in segments:
+            segments[better] = segments.get(better, 0) + segments.pop(name)
 
 
 def _first_collectives(tables: Tables) -> dict[int, dict[str, tuple[int, str]]]:
