@@ -244,7 +244,8 @@ def test_waits_of_short_steps_are_blocked_time_in_each(
     found = readings_of(tmp_path / "run")
     waits, sleeps = (found[rank].step_columns for rank in (0, 1))
     late_ns = np.median(waits["blocked_backward_ns"][20:])
-    assert 1.5e6 < late_ns < 6e6
+    slept_ns = np.median(sleeps["forward_ns"][20:])  # longer than was asked for where other programs have the CPUs
+    assert slept_ns > 3e6 and 0.5 * slept_ns < late_ns < 2 * slept_ns
     assert np.mean(waits["blocked_backward_ns"][20:] > 0.5 * late_ns) > 0.8
     assert np.median(sleeps["blocked_backward_ns"][20:]) < 0.5 * late_ns
     check_sums(found[0])
