@@ -67,6 +67,9 @@ def test_times_of_messages_are_series_over_their_sizes_too() -> None:
     assert [row[8] for row in made["size_laws"].rows] == ["alpha-beta", "alpha-beta"]
     (meeting,) = made["size_break_even"].rows
     assert meeting[5] is not None and abs(float(meeting[5]) - 15_000) < 1
+    assert meeting[6] == "b is faster up to about 14.6 KiB, a from there on"
+    units = {column.name: column.unit for column in made["size_break_even"].columns}
+    assert {units[name] for name in ("smallest", "largest", "break_even")} == {Unit.BYTES}
 
 
 def test_a_column_for_each_backend_and_what_is_shown_twice() -> None:
@@ -118,7 +121,7 @@ def test_of_many_pairs_those_that_meet_are_shown_and_the_others_counted() -> Non
     grown = [growth(one) for one in series_of_tables([table(rows)]) if one.unit == "ns" and one.axis == "ranks"]
     made = {one.name: one for one in growth_tables(grown)}["scale_break_even"]
     assert len(made.rows) == 30 and {row[5] for row in made.rows} == {3.0}
-    assert "Never in range, of 40 quantities: a is faster than c at every size" in made.notes
+    assert "Never in range: a is faster than c at every size (40 quantities)" in made.notes
     assert "The first 30 of 40 that meet; `rankscope scale` shows all." in made.notes
 
 

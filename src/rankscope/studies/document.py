@@ -12,6 +12,7 @@ from rankscope.model.tables import Column, Table, Unit
 from rankscope.output.html import to_html
 from rankscope.output.markdown import to_markdown
 from rankscope.pictures import Graph
+from rankscope.questions.scaling.break_even import BYTES
 from rankscope.questions.scaling.crossovers import crossovers
 from rankscope.questions.scaling.growth import Growth, Series, growth
 from rankscope.questions.scaling.models import BY_SCALE, BY_SIZE
@@ -29,7 +30,6 @@ from rankscope.studies.toml_study import figures
 # Which series do the tables of a study hold: times, rates and throughputs over ranks, and over sizes of messages?
 SCALES = ("ranks", "job_ranks", "nodes", "trainers", "devices")  # columns that are the scale, the first of them
 PER_SECOND = "_per_s"  # columns of a throughput: of the whole job, so that a speed-up can be told
-BY_BYTES = "bytes"  # the axis of series over sizes
 NO_KEY = ("repeat",)
 
 
@@ -89,7 +89,7 @@ def of_column(table: Table, layout: DocumentColumns, at: int, titles: Sequence[s
     sizes = [key for key in keys if table.columns[key].unit is Unit.BYTES][:1]
     if sizes and table.columns[at].unit is Unit.NS:
         others = [*(key for key in keys if key not in sizes), layout.scale]
-        yield from over(table, sizes[0], others, at, (BY_BYTES, name, what))
+        yield from over(table, sizes[0], others, at, (BYTES, name, what))
 
 
 def over(table: Table, along: int, keys: Sequence[int], at: int, labels: tuple[str, str, str]) -> Iterator[Series]:
@@ -101,7 +101,7 @@ def over(table: Table, along: int, keys: Sequence[int], at: int, labels: tuple[s
         if isinstance(value, int | float) and isinstance(scale, int | float):
             key = tuple(word(row[place], table.columns[place]) for place in keys)
             points.setdefault(key, []).append((float(scale), float(value)))
-    laws = BY_SIZE if axis == BY_BYTES else BY_SCALE
+    laws = BY_SIZE if axis == BYTES else BY_SCALE
     for key, point in points.items():
         words = [name, *key] if name else list(key)
         yield Series(
@@ -160,8 +160,8 @@ def growing(study: Study, outcomes: Sequence[Outcome], settings: Settings) -> li
 
 def growth_tables(grown: Sequence[Growth], to: Sequence[float] = ()) -> list[Table]:
     """Laws, speed-up of throughputs, break-evens, and projections; none where there is one scale only."""
-    by_size = [growth_of for growth_of in grown if growth_of.series.axis == BY_BYTES]
-    by_scale = [growth_of for growth_of in grown if growth_of.series.axis != BY_BYTES]
+    by_size = [growth_of for growth_of in grown if growth_of.series.axis == BYTES]
+    by_scale = [growth_of for growth_of in grown if growth_of.series.axis != BYTES]
     tables = [steepest(by_scale), speed_up(by_scale), crossovers(by_scale, most=MOST_PAIRS)]
     if to:
         tables.append(projection(by_scale, to))
@@ -183,8 +183,8 @@ def steepest(grown: Sequence[Growth]) -> Table:
 def growth_graphs(grown: Sequence[Growth], to: Sequence[float] = ()) -> dict[str, list[Graph]]:
     """By the name of the table under which they belong."""
     return {
-        "scale_laws": graphs([growth_of for growth_of in grown if growth_of.series.axis != BY_BYTES], to),
-        "size_laws": graphs([growth_of for growth_of in grown if growth_of.series.axis == BY_BYTES]),
+        "scale_laws": graphs([growth_of for growth_of in grown if growth_of.series.axis != BYTES], to),
+        "size_laws": graphs([growth_of for growth_of in grown if growth_of.series.axis == BYTES]),
     }
 
 

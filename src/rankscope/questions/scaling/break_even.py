@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+BYTES = "bytes"  # the axis of series over sizes of messages
+BINARY = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 TIE = 0.02  # of the smaller: measured values differ by more than that from one run to the next
 
 
@@ -31,7 +33,7 @@ class BreakEven:
         """One sentence that names the better one of every range."""
         names = (second, first) if larger_is_better else (first, second)
         signs = [sign for sign in self.signs if sign]
-        every = f"at every size from {self.sizes[0]:g} to {self.sizes[-1]:g} {axis}"
+        every = f"at every size from {_range(self.sizes[0], self.sizes[-1], axis)}"
         if len(self.sizes) == 1:
             every = f"at {_count(self.sizes[0], axis)}, the only size measured"
         if not signs:
@@ -39,18 +41,32 @@ class BreakEven:
         leads, ends = (names[int(sign > 0)] for sign in (signs[0], signs[-1]))
         if not self.meetings:
             return f"never in range: {leads} is {word} {every}"
-        where = ", ".join(f"{size:.3g}" if size < 1000 else f"{size:,.0f}" for size in self.meetings)
         if len(self.meetings) > 1:
-            return f"they meet at {where} {axis}; after the last one {ends} is {word}"
+            where = ", ".join(_number(size, axis) for size in self.meetings) + ("" if axis == BYTES else f" {axis}")
+            return f"they meet at {where}; after the last one {ends} is {word}"
         if leads == ends:
             at = _count(self.meetings[0], axis)
             return f"{leads} is {word}, but at {at} both are the same within {100 * TIE:.0f} %"
-        return f"{leads} is {word} up to about {where} {axis}, {ends} from there on"
+        return f"{leads} is {word} up to about {_number(self.meetings[0], axis, axis)}, {ends} from there on"
 
 
 def _count(size: float, axis: str) -> str:
+    return _number(size, axis, axis.removesuffix("s") if size == 1 else axis)
+
+
+def _range(smallest: float, largest: float, axis: str) -> str:
+    if axis == BYTES:
+        return f"{_number(smallest, axis)} to {_number(largest, axis)}"
+    return f"{smallest:g} to {largest:g} {axis}"
+
+
+def _number(size: float, axis: str, after: str = "") -> str:
+    """Sizes of messages in binary units, which stand in place of the axis's name."""
+    if axis == BYTES:
+        factor, unit = next((step for step in BINARY if size >= step[0]), (1, "B"))
+        return f"{size / factor:.3g} {unit}"
     number = f"{size:.3g}" if size < 1000 else f"{size:,.0f}"
-    return f"{number} {axis.removesuffix('s') if size == 1 else axis}"
+    return f"{number} {after}".strip()
 
 
 def break_even(sizes: Sequence[float], first: Sequence[float], second: Sequence[float]) -> BreakEven:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 
 from rankscope.model.tables import Cell, Column, Table, Unit
-from rankscope.questions.scaling.break_even import BreakEven, break_even
+from rankscope.questions.scaling.break_even import BYTES, BreakEven, break_even
 from rankscope.questions.scaling.growth import Growth
 
 MOST_SERIES = 6  # of one quantity that are all held against each other without being asked for
@@ -27,7 +28,7 @@ COLUMNS = (
     ),
     Column("verdict", Unit.NAME, "Verdict"),
 )
-
+SCALES = ("smallest", "largest", "break_even", "scale")
 
 Pair = tuple[Growth, Growth, BreakEven]
 
@@ -85,11 +86,19 @@ def crossovers(grown: Sequence[Growth], against: Sequence[Growth] = (), most: in
     if most is not None and len(met_pairs) > most:
         met_pairs = _fewer(met_pairs, most, table.notes)
     table.rows += [_row(*crossing) for crossing in met_pairs]
+    table.columns = scaled(COLUMNS, grown)
     if table.rows:
         table.notes.append("Between two measured sizes by straight lines; of several meetings the last is shown.")
     if any(row[5] for row in table.rows) and not any(_is_repeated(growth) for growth in grown):
         table.notes.append("Every size was measured once: only repeats show whether two that are close really cross.")
     return table
+
+
+def scaled(columns: Sequence[Column], grown: Sequence[Growth]) -> tuple[Column, ...]:
+    """Scales that are sizes of messages are told in their unit."""
+    if not grown or any(growth.series.axis != BYTES for growth in grown):
+        return tuple(columns)
+    return tuple(replace(column, unit=Unit.BYTES) if column.name in SCALES else column for column in columns)
 
 
 def _is_repeated(growth: Growth) -> bool:
@@ -99,7 +108,10 @@ def _is_repeated(growth: Growth) -> bool:
 def _fewer(pairs: list[Pair], most: int, notes: list[str]) -> list[Pair]:
     """Those that meet; of the others how many there are."""
     counts = Counter(text for pair in pairs if (text := _never(*pair)))
-    notes += [f"Never in range, of {count} quantities: {text} at every size" for text, count in counts.items()]
+    notes += [
+        f"Never in range: {text} at every size ({'1 quantity' if count == 1 else f'{count} quantities'})"
+        for text, count in counts.items()
+    ]
     meeting = [pair for pair in pairs if pair[2].meetings]
     if len(meeting) > most:
         notes.append(f"The first {most} of {len(meeting)} that meet; `rankscope scale` shows all.")

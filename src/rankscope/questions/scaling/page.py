@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 from rankscope.model.tables import Table
 from rankscope.pictures import Advice, AnswerPage, Figure, Graph, Points, Section
+from rankscope.questions.scaling.break_even import BYTES
 from rankscope.questions.scaling.growth import Growth
 from rankscope.questions.scaling.models import LawEstimate
 from rankscope.questions.scaling.scaling import STEADY, factor, formula, shown
 from rankscope.questions.wording import percent
 
 MOST_POINTS = 7
-BY_SIZE = "bytes"  # the axis of series over message sizes
 PER_SECOND = "/s"
 ALIKE = 0.1  # by which quantities of one series may differ that are not listed twice, as least and most of all ranks
 REPEATS = "median of the repeats at that scale"
@@ -73,7 +73,7 @@ def growth_page(scaling: Scaling, kind: str = "Growth") -> AnswerPage:
 
 def _ranked(grown: Sequence[Growth]) -> list[Growth]:
     """Times by what they grow by in all, then all else by its factor; sizes of messages only where nothing else is."""
-    by_scale = [growth for growth in grown if growth.series.axis != BY_SIZE] or list(grown)
+    by_scale = [growth for growth in grown if growth.series.axis != BYTES] or list(grown)
     times = [growth for growth in by_scale if growth.series.unit == "ns"]
     others = [growth for growth in by_scale if growth.series.unit != "ns"]
     times.sort(key=lambda growth: -(growth.medians[-1] - growth.medians[0]))

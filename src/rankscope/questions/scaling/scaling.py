@@ -14,7 +14,7 @@ from rankscope.model.tables import Cell, Column, Table, Tables, Unit, sql_list
 from rankscope.pictures import Curve, Graph
 from rankscope.questions.run.overview import BY_DOCUMENT_SQL
 from rankscope.questions.run.screen_ranks import NUMBERED
-from rankscope.questions.scaling.crossovers import alike
+from rankscope.questions.scaling.crossovers import alike, scaled
 from rankscope.questions.scaling.growth import Growth, Series
 from rankscope.questions.scaling.models import BY_SCALE, BY_SIZE, LawEstimate, coefficient_intervals, estimate
 from rankscope.questions.steps.phases import phases
@@ -168,7 +168,7 @@ def shown(value: float, unit: str) -> str:
 
 def laws(grown: Sequence[Growth]) -> Table:
     """One line for each series."""
-    table = Table("scale_laws", "How it grows", LAWS, [])
+    table = Table("scale_laws", "How it grows", scaled(LAWS, grown), [])
     for growth in grown:
         s, fit = growth.series, growth.choice.fit if growth.choice else None
         ends = (shown(growth.medians[0], s.unit), shown(growth.medians[-1], s.unit))
