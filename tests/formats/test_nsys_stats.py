@@ -65,7 +65,7 @@ def test_what_does_not_add_up_is_told() -> None:
 def test_rows_that_are_none() -> None:
     (reading,) = read(text_source(KERNELS + "x,y,z,1,1,1,1,1,bad\n"))
     assert warnings([reading]) == ["1 line of tables cannot be read: 4"]
-    with pytest.raises(BadFile, match="no table of nsys stats"):
+    with pytest.raises(BadFile, match="no readable table of nsys stats"):
         list(read(text_source(KERNELS.splitlines()[0] + "\n")))
 
 

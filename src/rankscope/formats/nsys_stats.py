@@ -89,7 +89,7 @@ def read(source: Source) -> Iterator[Reading]:
             if not HEADING.match(line):
                 unread.add(number)
     if not any(section.rows for section in stats_tables.sections) and not stats_tables.sizes:
-        raise source.bad("holds no table of nsys stats that could be read")
+        raise source.bad("has no readable table of nsys stats")
     stats_tables.notes += [*stats_tables.bad.notes(source), *unread.notes(source)]
     yield reading(stats_tables, source)
 
