@@ -75,6 +75,16 @@ def test_sizes_without_a_unit_are_not_guessed() -> None:
     assert warnings([reading]) == ["1 line of tables cannot be read: 4"]
 
 
+def test_calls_of_the_operating_system_are_none_of_cuda() -> None:
+    (reading,) = read(text_source(CALLS.replace("cudaLaunchKernel", "poll")))
+    assert [(tally.layer, tally.name, tally.calls) for tally in reading.tallies] == [("os", "poll", 7)]
+
+
+def test_calls_of_mpi_are_no_kernels() -> None:
+    (reading,) = read(text_source(KERNELS.replace('"void add<float, 4>(float *, int)"', "MPI_Recv")))
+    assert {tally.layer for tally in reading.tallies} == {"mpi"}
+
+
 @pytest.mark.parametrize("text", [KERNELS, CALLS, COPY_TIMES, COPY_SIZES, RANGES])
 def test_each_report_is_recognised(text: str) -> None:
     assert sniff(text.encode())
