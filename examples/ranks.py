@@ -1,7 +1,7 @@
-"""Several ranks of torch.distributed on whatever there is: many GPUs, one GPU shared by all ranks, or none.
+"""Several ranks of torch.distributed on whatever hardware there is: many GPUs, one GPU shared by all ranks, or none.
 
-NCCL refuses two ranks on one device of one host, so ranks that share a GPU each claim to be a host of their own
-(`NCCL_HOSTID`) and talk over the loopback interface: slow transfers, but NCCL's real kernels and its real structure.
+NCCL refuses two ranks on one device of one host, so ranks that share a GPU each claim to be a separate host
+(`NCCL_HOSTID`) and talk over the loopback interface: transfers are slow, but NCCL's kernels and algorithms are real.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import torch.distributed as dist
 
 @dataclass(frozen=True)
 class World:
-    """Who this process is among the ranks, and where it computes."""
+    """This process's rank, and the device it computes on."""
 
     rank: int
     size: int
@@ -50,7 +50,7 @@ class World:
 
 
 def spawn(ranks: int) -> None:
-    """Start this script once per rank and end with them, unless torchrun (or this function) has done so already."""
+    """Start this script once per rank and exit with them, unless torchrun (or this function) has done so already."""
     if ranks <= 1 or "RANK" in os.environ:
         return
     shared = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
@@ -69,7 +69,7 @@ def free_port() -> int:
 
 
 def join() -> World:
-    """Take this process's place; with more than one rank the process group exists afterwards."""
+    """Set up this process's rank and device; with more than one rank, also the process group."""
     rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     local_rank = int(os.environ.get("LOCAL_RANK", str(rank)))
     gpus = torch.cuda.device_count()

@@ -1,12 +1,12 @@
-"""AlexNet on random images of ImageNet's size: how do GPU time, optimizer and communication move with the batch?
+"""AlexNet on random images of ImageNet's size: how do GPU time, optimizer and communication change with batch size?
 
     python examples/train_alexnet.py --batch 32
     rankscope run python examples/train_alexnet.py --ranks 4 --batch 128
     rankscope run torchrun --nproc-per-node 2 examples/train_alexnet.py --style data-parallel
 
-Ranks may share one GPU. `--style ddp` sums gradients by all-reduce; `--style data-parallel` does what one process with
-several GPUs does: rank 0 sends its parameters to all before each step and gathers the sum of their gradients after it.
-The batch is that of all ranks together. Rank 0 prints one line of JSON.
+Ranks may share one GPU. `--style ddp` sums gradients by all-reduce; `--style data-parallel` works like one process with
+several GPUs: rank 0 sends its parameters to all before each step and reduces their gradients after it.
+The batch size is over all ranks. Rank 0 prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Job:
         self.model = alexnet(options.classes).to(world.device)
         if world.size > 1 and not self.by_hand:
             self.model = nn.parallel.DistributedDataParallel(self.model)
-        # one kernel per parameter, as optimizers had when document and tool were young: the counts stay comparable
+        # foreach=False: one kernel per parameter, as in the old torch of the study this is compared with
         settings = {"lr": 0.02, "momentum": 0.9, "weight_decay": 1e-4, "foreach": False}
         self.optimizer = torch.optim.SGD(self.model.parameters(), **settings)
         self.criterion = nn.CrossEntropyLoss().to(world.device)
@@ -90,7 +90,7 @@ class Job:
 
 
 def train(world: World, options: argparse.Namespace) -> dict[str, Any]:
-    """Runs all iterations and says how long they took; the first one, with all its preparations, stands apart."""
+    """Runs all iterations and returns their times; the first one, which includes set-up, is separate."""
     job, times, loss = Job(world, options), [], 0.0
     for _ in range(options.iterations):
         begun = time.perf_counter()
@@ -112,7 +112,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batch", type=int, default=32, help="images per iteration, over all ranks (default 32)")
     parser.add_argument("--iterations", type=int, default=16)
-    parser.add_argument("--ranks", type=int, default=1, help="start so many ranks (not under torchrun)")
+    parser.add_argument("--ranks", type=int, default=1, help="number of ranks to start (not under torchrun)")
     parser.add_argument("--style", choices=("ddp", "data-parallel"), default="ddp")
     parser.add_argument("--classes", type=int, default=1000)
     return parser.parse_args()
@@ -122,9 +122,9 @@ def main() -> None:
     options = parse()
     spawn(options.ranks)
     world = join()
-    told = train(world, options)
+    result = train(world, options)
     if world.rank == 0:
-        print(json.dumps(told) + "\n", end="", flush=True)  # in one piece: other ranks print too
+        print(json.dumps(result) + "\n", end="", flush=True)  # one write: other ranks print too
     leave(world)
 
 

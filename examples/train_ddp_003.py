@@ -1,16 +1,15 @@
-"""DistributedDataParallel in the shape of a known benchmark: an embedding bag, ten dense layers, 2 ranks, two passes.
+"""DistributedDataParallel modelled on a known benchmark: an embedding bag, ten dense layers, 2 ranks, two passes.
 
     rankscope run python examples/train_ddp_003.py
     rankscope run python examples/train_ddp_003.py --profiler kernels.json
     rankscope run torchrun --nproc-per-node 2 examples/train_ddp_003.py
 
-A pass has 16 batches and 3 all-reduces in each (1 in the very first, when DDP does not know the order of gradients
-yet). The first pass warms up, the second is measured; NVTX ranges (`warmup`, `measured`, and within them `batch` with
-`forward`, `backward`, `optimizer`) tell them apart. Every rank prints a line of JSON per pass. PyTorch runs the
-backward pass in a thread of its own, which is in no range of the first one; with --one-thread it does not, and all
-kernels of a pass are launched inside its range. With --profiler torch.profiler watches everything from the model's
-creation on: rank R writes what it counted to FILE with .R before the suffix, and a trace of the GPU's side with
-.R.trace.json.gz.
+A pass has 16 batches with 3 all-reduces each (1 in the very first, before DDP knows the order of the gradients). The
+first pass is warm-up, the second is measured; NVTX ranges (`warmup`, `measured`, and within them `batch` with
+`forward`, `backward`, `optimizer`) mark them. Every rank prints a line of JSON per pass. PyTorch runs the backward
+pass in a separate thread, outside the ranges of the first one; with --one-thread it does not, and all kernels of a
+pass are launched inside its range. With --profiler, torch.profiler records everything from the model's creation on:
+rank R writes its counts to FILE with .R before the suffix, and a trace of the GPU with .R.trace.json.gz.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from torch import nn
 from ranks import World, join, leave, spawn
 
 EMBEDDINGS, WIDTH, LAYERS, WORDS = 2000, 512, 10, 100
-BUCKET_MB = 5  # the sums of gradients then go in three all-reduces
+BUCKET_MB = 5  # gradients then fit in three all-reduces
 PARTS = ("forward", "backward", "optimizer", "batch")
 TRACED = {"kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", "user_annotation"}
 TRACED_ARGUMENTS = {"correlation", "device", "stream", "bytes"}
@@ -48,7 +47,7 @@ def build(world: World) -> Any:
 
 @contextlib.contextmanager
 def named(world: World, name: str, seconds: dict[str, list[float]] | None = None) -> Iterator[None]:
-    """An NVTX range, timed as the host sees it; under torch.profiler, which does not see NVTX, its own kind as well."""
+    """An NVTX range, timed on the host; also a range of torch.profiler while that runs, because it ignores NVTX."""
     begun = time.perf_counter()
     if world.on_gpu:
         torch.cuda.nvtx.range_push(name)
@@ -61,7 +60,7 @@ def named(world: World, name: str, seconds: dict[str, list[float]] | None = None
 
 
 class Job:
-    """One rank: model, optimizer and random batches that stay the same in both passes."""
+    """One rank: model, optimizer, and random batches that are the same in both passes."""
 
     def __init__(self, world: World, options: argparse.Namespace) -> None:
         self.world = world
@@ -98,7 +97,7 @@ class Job:
 
 @contextlib.contextmanager
 def profiled(world: World, target: Path | None) -> Iterator[None]:
-    """torch.profiler around it, and what it counted by kernel in a file of its own, the trace beside it."""
+    """Runs the body under torch.profiler; writes its counts by kernel to a file and the trace beside it."""
     if target is None:
         yield
         return
@@ -121,7 +120,7 @@ def profiled(world: World, target: Path | None) -> Iterator[None]:
 
 
 def write_trace(profiler: Any, target: Path) -> None:
-    """Of the profiler's trace what happened on the GPU and what started it: small enough to be kept."""
+    """The part of the profiler's trace that ran on the GPU or launched work there: small enough to keep."""
     with tempfile.TemporaryDirectory() as folder:
         whole = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(whole))
@@ -136,7 +135,7 @@ def slim(event: dict[str, Any]) -> dict[str, Any]:
     return {**event, "args": arguments}
 
 
-def told(world: World, options: argparse.Namespace, name: str, seconds: dict[str, list[float]]) -> str:
+def summary(world: World, options: argparse.Namespace, name: str, seconds: dict[str, list[float]]) -> str:
     means = {f"{part}_ms": 1e3 * sum(times) / len(times) for part, times in seconds.items()}
     facts = {"program": "ddp_003", "pass": name, "rank": world.rank, "ranks": world.size, "backend": world.backend}
     return json.dumps({**facts, "batches": options.batches, "profiler": bool(options.profiler), **means})
@@ -144,15 +143,15 @@ def told(world: World, options: argparse.Namespace, name: str, seconds: dict[str
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ranks", type=int, default=2, help="start so many ranks (not under torchrun)")
+    parser.add_argument("--ranks", type=int, default=2, help="number of ranks to start (not under torchrun)")
     parser.add_argument("--batch", type=int, default=32, help="samples per rank and batch")
     parser.add_argument("--batches", type=int, default=16, help="batches in a pass")
     parser.add_argument(
         "--measured", type=int, default=1, metavar="N", help="measured passes (`measured 1` … if several)"
     )
     parser.add_argument("--slow-rank", type=int, default=-1, metavar="R", help="this rank sleeps in each forward pass")
-    parser.add_argument("--slow-ms", type=float, default=20, metavar="MS", help="for so long")
-    parser.add_argument("--one-thread", action="store_true", help="the backward pass in the thread of the forward pass")
+    parser.add_argument("--slow-ms", type=float, default=20, metavar="MS", help="for this long")
+    parser.add_argument("--one-thread", action="store_true", help="run backward in the forward pass's thread")
     parser.add_argument("--profiler", type=Path, metavar="FILE", help="run under torch.profiler and write its counts")
     return parser.parse_args()
 
@@ -168,7 +167,7 @@ def main() -> None:
         job = Job(world, options)
         passes = {name: job.run_pass(name) for name in names}
     for name, seconds in passes.items():
-        print(told(world, options, name, seconds) + "\n", end="", flush=True)  # in one piece: other ranks print too
+        print(summary(world, options, name, seconds) + "\n", end="", flush=True)  # one write: other ranks print too
     leave(world)
 
 

@@ -29,7 +29,7 @@ SEED = 7
 
 @dataclass
 class Layer:
-    """A dense layer with its gradients and momentum; weights and bias lie in one buffer, so one Allreduce sums both."""
+    """A dense layer with gradients and momentum; weights and bias share one buffer, so one Allreduce sums both."""
 
     parameters: Array
     gradients: Array
@@ -68,7 +68,7 @@ def spirals(samples: int, seed: int) -> tuple[Array, Array]:
 
 
 def features(points: Array) -> Array:
-    """The points seen through random waves, which makes the spirals learnable in few epochs."""
+    """Random Fourier features of the points, which make the spirals learnable in a few epochs."""
     waves = np.random.default_rng(SEED + 1).normal(0.0, 2.0, (2, FREQUENCIES))
     return np.concatenate([points, np.sin(points @ waves), np.cos(points @ waves)], axis=1)
 
@@ -112,7 +112,7 @@ def train_epoch(layers: list[Layer], x: Array, labels: Array, options: argparse.
 
 
 def work_for(seconds: float) -> None:
-    """Keeps a core busy, as an unlucky rank with more data or a slower core would be."""
+    """Keeps a core busy, like a rank with more data or a slower core."""
     block = np.ones((64, 64))
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
@@ -120,7 +120,7 @@ def work_for(seconds: float) -> None:
 
 
 def accuracy(layers: list[Layer], x: Array, labels: Array) -> float:
-    """The share of samples over all ranks that the network gets right, on rank 0; 0 elsewhere."""
+    """The share of all ranks' samples that the network classifies correctly, on rank 0; 0 elsewhere."""
     hidden = np.maximum(layers[0].forward(x), 0.0)
     right = (layers[1].forward(hidden).argmax(axis=1) == labels).sum()
     mine, total = np.array([right, len(labels)], dtype="int64"), np.zeros(2, dtype="int64")
@@ -129,7 +129,7 @@ def accuracy(layers: list[Layer], x: Array, labels: Array) -> float:
 
 
 def checkpoint(layers: list[Layer], random: Any, path: Path | None) -> None:
-    """Gathers on rank 0 what a restart needs: the parameters and the state of every rank's random numbers."""
+    """Gathers on rank 0 what a restart needs: the parameters and every rank's random state."""
     states = WORLD.gather(random.bit_generator.state, root=0)
     if path is not None and states is not None:
         path.write_bytes(pickle.dumps(([layer.parameters for layer in layers], states)))
@@ -142,7 +142,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--hidden", type=int, default=384, help="width of the hidden layer")
     parser.add_argument("--rate", type=float, default=0.01, help="learning rate")
     parser.add_argument("--slow-rank", type=int, metavar="R", help="this rank does extra work in every step")
-    parser.add_argument("--slow-ms", type=float, default=3.0, help="how much extra work (default 3 ms)")
+    parser.add_argument("--slow-ms", type=float, default=3.0, help="extra work per step (default 3 ms)")
     parser.add_argument("--checkpoint", type=Path, metavar="FILE", help="rank 0 writes a checkpoint after each epoch")
     return parser.parse_args()
 

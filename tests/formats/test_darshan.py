@@ -62,7 +62,7 @@ def test_counters() -> None:
     ("body", "said"),
     [
         (line("POSIX", 5, "POSIX_OPENS", 1), "rank 5 of a job of 2 processes"),
-        (line("POSIX", 0, "POSIX_BYTES_READ", 4096), "POSIX: 4096 bytes in no read"),
+        (line("POSIX", 0, "POSIX_BYTES_READ", 4096), "POSIX: 4096 bytes but no read"),
         (line("POSIX", 0, "POSIX_F_READ_TIME", 99999.0), "POSIX: 99999 s of read in a job of 10.5 s"),
     ],
 )

@@ -48,7 +48,7 @@ def test_mistakes_of_the_tallies_are_found_with_their_lines() -> None:
     reading = read_file(TALLIES)
     lines = [line_of(TALLIES, "| 2 |", 0)]
     for library in ("CCL", "HVD", "MPI4py"):
-        assert told(reading, f"{library} at 2:", "only when exchanged", str(line_of(TALLIES, "| 2 |", 1))) == lines
+        assert told(reading, f"{library} at 2:", "only if swapped", str(line_of(TALLIES, "| 2 |", 1))) == lines
     assert told(reading, "Hostnames", "512") == [line_of(TALLIES, "CCL BACKEND_ZE")]
     assert told(reading, "Total Mem Bytes", "1.04s is a time") == [line_of(TALLIES, "| 512 |", 2)]
     fallen = line_of(TALLIES, "| 64 |", 2)

@@ -56,7 +56,7 @@ def test_what_cannot_be() -> None:
     found = reading("horovod_timeline", TEXT.replace('"ts": 44', '"ts": 39'))
     assert warnings(found) == ["file.txt:8: grad_0: time runs backwards by 1 us"]
     found = reading("horovod_timeline", TEXT.replace('{"ph": "B", "name": "ALLREDUCE", "ts": 30, "pid": 1},', ""))
-    assert warnings(found) == ["file.txt:8: grad_0: a phase ends that has not begun"]
+    assert warnings(found) == ["file.txt:8: grad_0: a phase ends that never began"]
 
 
 @pytest.mark.parametrize(

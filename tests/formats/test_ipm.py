@@ -131,7 +131,7 @@ def test_calls_of_a_region_count_once() -> None:
             "40.00        10.00         9.95",
             "44.00        10.00         9.95",
             12,
-            "4 tasks of 10 on average do not make 44",
+            "4 tasks × 10 on average is not 44",
         ),
         (
             "2.50         2.00         3.00",

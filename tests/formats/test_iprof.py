@@ -112,13 +112,13 @@ def test_errors_bars_in_names_and_layers() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line", "said"),
     [
-        ("|     4 | 250.00ms", "|     4 | 350.00ms", 5, "4 calls of 350.00ms do not make 1.00s"),
+        ("|     4 | 250.00ms", "|     4 | 350.00ms", 5, "4 calls × 350.00ms is not 1.00s"),
         ("25.00%", "29.00%", 1, "add up to 104.00 %"),
         ("|    19 |", "|    20 |", 7, "the calls add up to 19, the total says 20"),
         ("Total |   4.00s", "Total |   5.00s", 7, "the rows add up to 4000000000 ns, the total says 5.00s"),
         ("10.00us | 600.00ms", "10.00us | 60.00ms", 5, "the average 250.00ms is not between"),
-        ("   1.00s |  25", "   1.00x |  25", 5, "cannot be read"),
-        ("          Total | 1.20MB | 100.00% |    12 |", "", 15, "breaks off"),
+        ("   1.00s |  25", "   1.00x |  25", 5, "an unreadable line"),
+        ("          Total | 1.20MB | 100.00% |    12 |", "", 15, "is truncated"),
     ],
 )
 def test_what_is_off_is_told_with_its_line(old: str, new: str, line: int, said: str) -> None:
@@ -187,7 +187,7 @@ def test_a_table_under_another_heading_is_kept_and_told_of() -> None:
     """As one without any, and never left out."""
     text = OTHER_HEADINGS.replace("API calls | 1", "Interposed calls | 1")
     told = warnings_of(read_text(text))
-    assert [(note.where, "not known" in note.text) for note in told] == [("iprof.txt:1", True)]
+    assert [(note.where, "unknown heading" in note.text) for note in told] == [("iprof.txt:1", True)]
     bare = OTHER_HEADINGS[OTHER_HEADINGS.index("                Name") :]
     assert len(read_text(bare)[0].tallies) == 6
     assert [note.where for note in warnings_of(read_text(bare))] == ["iprof.txt:1"]

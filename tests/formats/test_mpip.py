@@ -100,13 +100,13 @@ def test_reports_without_callsite_statistics() -> None:
         ("2    20.00", "2    25.00", "task 0: 2 s of 10 s are not 25.00 %"),
         ("20          6", "20          8", "MPI times of the tasks add up to 6 s, the total says 8 s"),
         ("200      100       50", "200      900       50", "the mean 900 ms is not between 50 and 200"),
-        ("*      6 1.2e+03", "*      7 1.2e+03", "the tasks count 6 calls, the line * 7"),
+        ("*      6 1.2e+03", "*      7 1.2e+03", "the tasks count 6 calls, but the line * has 7"),
         (
             "5      400      300      200  15",
             "5      400      390      200  15",
             "task 1: its callsites add up to 4.45 s",
         ),
-        ("512 1.024e+04", "512 2.024e+04", "10 messages of 1024 bytes do not make 2.024e+04"),
+        ("512 1.024e+04", "512 2.024e+04", "10 messages × 1024 bytes is not 2.024e+04"),
     ],
 )
 def test_what_is_off_is_told(old: str, new: str, said: str) -> None:

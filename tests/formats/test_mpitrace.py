@@ -256,24 +256,24 @@ def test_what_the_sizes_leave_is_a_row_without_one() -> None:
             "                               5         100.0",
             "                              10         100.0",
             6,
-            "MPI_Send has 50.0 bytes a call, but 100.0 by",
+            "MPI_Send has 50.0 bytes per call, but 100.0 by",
         ),
         (
             "                               5         100.0          1.500\n",
             "                               1         100.0          0.500\n",
             6,
-            "MPI_Send has 50.0 bytes a call, but 10.0 by message size; 9 of 10 calls have no size",
+            "MPI_Send has 50.0 bytes per call, but 10.0 by message size; 9 of 10 calls have no size",
         ),
         (
             "MPI_Send                  #calls    avg. bytes      time(sec)\n                               5 ",
             "MPI_Bcast                 #calls    avg. bytes      time(sec)\n                               5 ",
             6,
-            "MPI_Send has 50.0 bytes a call, but no line of message sizes",
+            "MPI_Send has 50.0 bytes per call, but no line of message sizes",
         ),
         ("MPI_Barrier                             3", "MPI_Barrier                             x", 7, "cannot be read"),
         ("     1          node0", "     0          node0", 36, "a rank twice"),
         ("task 0 of 2 had the maximum", "task 0 of 2 had the minimum", 9, "the summary names rank 1"),
-        ("user cpu time            = 8.000 seconds.\n", "", 36, "breaks off: no user cpu time"),
+        ("user cpu time            = 8.000 seconds.\n", "", 36, "is truncated: no user cpu time"),
     ],
 )
 def test_what_is_off_is_told_with_its_line(old: str, new: str, line: int, said: str) -> None:

@@ -49,7 +49,7 @@ def test_a_table() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ("50.00   20.00   30.00", "50.00   21.00   31.50", "file.txt:14: 1000000 bytes in 50.00 us are not 21.00 GB/s"),
+        ("50.00   20.00   30.00", "50.00   21.00   31.50", "file.txt:14: 1000000 bytes in 50.00 us is not 21.00 GB/s"),
         (
             "20.00   30.00",
             "20.00   35.00",

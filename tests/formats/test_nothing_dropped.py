@@ -178,4 +178,4 @@ def test_events_of_a_timeline_that_no_table_has_are_counted() -> None:
         {"ph": "E", "ts": 20, "pid": 1},
     ]
     text = "[\n" + ",\n".join(map(json.dumps, events)) + "\n]\n"
-    assert "1 line with events that are in no table: 4" in said(readings("horovod_timeline", text))
+    assert "1 line with events that are not in any table: 4" in said(readings("horovod_timeline", text))

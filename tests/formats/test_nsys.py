@@ -114,7 +114,7 @@ def test_kernels_without_a_process_are_one_process(tmp_path: Path) -> None:
     [readings] = by_process(path, rank=3)
     assert rows(readings, "layer", "group", "start_ns") == [("gpu", "0/7", 1)]
     assert (readings[0].facts.rank, readings[0].facts.pid) == (3, None)
-    assert "times do not count from 1970" in notes(readings)[0][1]
+    assert "times are not Unix times" in notes(readings)[0][1]
 
 
 @pytest.mark.skipif(not SAMPLE.exists(), reason=f"no sample at {SAMPLE}")
@@ -151,7 +151,7 @@ def test_the_sample_against_sql() -> None:
 def test_a_compressed_export_says_what_to_do(tmp_path: Path, old_export: Path) -> None:
     packed = tmp_path / "x.sqlite.gz"
     packed.write_bytes(gzip.compress(old_export.read_bytes()))
-    with pytest.raises(BadFile, match=r"x\.sqlite\.gz: is compressed: unpack it first"):
+    with pytest.raises(BadFile, match=r"x\.sqlite\.gz: is compressed: decompress it first"):
         list(nsys.read(Source(packed)))
 
 

@@ -65,7 +65,7 @@ def test_what_does_not_add_up_is_told() -> None:
 def test_rows_that_are_none() -> None:
     (reading,) = read(text_source(KERNELS + "x,y,z,1,1,1,1,1,bad\n"))
     assert warnings([reading]) == ["1 line of tables cannot be read: 4"]
-    with pytest.raises(BadFile, match="no table of nsys stats"):
+    with pytest.raises(BadFile, match="no readable table of nsys stats"):
         list(read(text_source(KERNELS.splitlines()[0] + "\n")))
 
 
@@ -73,6 +73,16 @@ def test_sizes_without_a_unit_are_not_guessed() -> None:
     (reading,) = read(text_source(COPY_TIMES + OLD_SIZES))
     assert [tally.bytes for tally in reading.tallies] == [None]
     assert warnings([reading]) == ["1 line of tables cannot be read: 4"]
+
+
+def test_calls_of_the_operating_system_are_none_of_cuda() -> None:
+    (reading,) = read(text_source(CALLS.replace("cudaLaunchKernel", "poll")))
+    assert [(tally.layer, tally.name, tally.calls) for tally in reading.tallies] == [("os", "poll", 7)]
+
+
+def test_calls_of_mpi_are_no_kernels() -> None:
+    (reading,) = read(text_source(KERNELS.replace('"void add<float, 4>(float *, int)"', "MPI_Recv")))
+    assert {tally.layer for tally in reading.tallies} == {"mpi"}
 
 
 @pytest.mark.parametrize("text", [KERNELS, CALLS, COPY_TIMES, COPY_SIZES, RANGES])

@@ -160,7 +160,7 @@ TABLE = """\
     [
         ("  100.00us  50.000us", "  101.00us  50.000us", "one: 0.8 ms in 8 calls is not 0.101 ms on average"),
         ("         8  ", "        18  ", "one: 0.8 ms in 18 calls is not 0.1 ms on average"),
-        ("50.000us  200.00us", "150.00us  200.00us", "one: the least time 0.15 ms is above the average 0.1 ms"),
+        ("50.000us  200.00us", "150.00us  200.00us", "one: the shortest time 0.15 ms is above the average 0.1 ms"),
         ("50.000us  200.00us", "50.000us  90.000us", "one: the longest time 0.09 ms is below the average 0.1 ms"),
         ("50.000us  200.00us", "50.000us  900.00us", "one: the longest time 0.9 ms is above the total 0.8 ms"),
         ("15.00%", "25.00%", "GPU activities: the shares add up to 110.00 %"),
@@ -178,7 +178,7 @@ def test_what_does_not_add_up_is_told(old: str, new: str, told: str) -> None:
 def test_a_cut_table_says_so_and_keeps_its_shares() -> None:
     cut = "".join(line + "\n" for line in TABLE.splitlines()[:2])
     assert warnings(read(text_source(cut))) == [
-        "GPU activities: the shares add up to 80.00 %: rows of 20.00 % are missing"
+        "GPU activities: the shares add up to 80.00 %: rows with 20.00 % are missing"
     ]
     assert " GPU activities:   80.00%  800.00us" in rendered(run_of(read(text_source(cut))))
 
@@ -199,7 +199,7 @@ def test_runs_one_after_the_other_are_not_ranks_of_one() -> None:
 
 def test_a_process_without_result_is_told() -> None:
     text = "==1== NVPROF is profiling process 1, command: a\n" + "==2== Profiling result:\n" + TABLE
-    assert warnings(read(text_source(text))) == ["its profile begins here, but no result of it is in this file"]
+    assert warnings(read(text_source(text))) == ["its profile begins here, but this file has no result for it"]
 
 
 def test_the_users_rank_is_taken() -> None:
@@ -209,7 +209,7 @@ def test_the_users_rank_is_taken() -> None:
 
 
 def test_no_table_is_a_bad_file() -> None:
-    with pytest.raises(BadFile, match="log: holds no table of nvprof"):
+    with pytest.raises(BadFile, match="log: has no table of nvprof"):
         list(read(text_source("==1== NVPROF is profiling process 1, command: a\n")))
 
 
@@ -263,5 +263,5 @@ def test_unified_memory_results_are_named_and_passed_over() -> None:
     assert len(reading.tallies) == 3
     assert [note.text for note in reading.notes] == [
         "not read: Unified Memory profiling result",
-        "2 lines in no table (other output, or not understood): 8, 9",
+        "2 lines not in any table (other output, or not understood): 8, 9",
     ]

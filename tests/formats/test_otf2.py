@@ -75,9 +75,7 @@ def test_a_trace_that_does_not_say_when_it_began(capsys: pytest.CaptureFixture[s
         found.take(line)
     (reading,) = found.readings()
     assert events(reading) == [("mpi", "MPI_Send", 100, 110, 0)] and reading.facts.rank == 1
-    assert [note.text for note in reading.notes] == [
-        "times do not count from 1970: the trace does not say when it began"
-    ]
+    assert [note.text for note in reading.notes] == ["times are not Unix times: the trace does not say when it began"]
 
 
 def test_calls_outside_of_any_clock_are_said() -> None:
@@ -85,5 +83,5 @@ def test_calls_outside_of_any_clock_are_said() -> None:
     lines = [["clock", 1, 0, 2**63], ["location", 0, "thread", "CPU_THREAD", 0, "p", "h"]]
     for line in [*lines, ["E", 0, 1, 3], ["L", 0, 2, 3]]:
         found.take(json.dumps(line))
-    with pytest.raises(BadFile, match="1 calls lie outside of any clock"):
+    with pytest.raises(BadFile, match="1 calls are outside every clock's range"):
         list(found.readings())

@@ -52,7 +52,7 @@ def test_grids() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ("| a,fwd  |   1 |   3 |", "| a,fwd  |  -1 |   3 |", "file.txt:6: a,fwd: the minimum -1 is less than 0"),
+        ("| a,fwd  |   1 |   3 |", "| a,fwd  |  -1 |   3 |", "file.txt:6: a,fwd: the minimum -1 is negative"),
         ("|   3 |    2 |", "|   3 |    5 |", "file.txt:6: a,fwd: the mean 5"),
         ("|        1 |     1 |", "|        1 |     2 |", "file.txt:6: a,fwd: the standard deviation"),
         ("|     0.25 |   0.5 |", "|        9 |     3 |", "file.txt:8: a,back: the variance 9"),

@@ -165,7 +165,7 @@ def test_schema_4_1_has_categories_in_a_table_of_their_own_and_rows_of_no_table_
     connection.close()
     found = list(rocpd.read(Source(database)))
     assert tallies("rocpd", found)["hip_api", "launch", ""].calls == 1  # by its category, not by its name
-    assert "rocpd_sample: 2 rows, in no table" in [note.text for one in found for note in one.notes]
+    assert "rocpd_sample: 2 rows, not in any table" in [note.text for one in found for note in one.notes]
 
 
 @pytest.mark.parametrize("database", [RPD], indirect=True)

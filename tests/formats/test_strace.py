@@ -110,7 +110,7 @@ def test_log() -> None:
     assert (child.facts.pid, child.facts.parent_pid, child.facts.role) == (102, 100, "helper")
     assert (child.facts.ending, child.facts.end_signal) == ("signalled", 9)
     assert [(t.layer, t.name, t.calls) for t in child.tallies] == [("signals", "SIGUSR1", 1)]
-    assert [note.text for note in child.notes] == ["read of 102 had not returned when the log ends"]
+    assert [note.text for note in child.notes] == ["read of 102 had not returned when the log ended"]
 
 
 def test_log_broken_by_straces_own_words() -> None:

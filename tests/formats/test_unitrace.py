@@ -43,7 +43,7 @@ def test_every_line_is_in_a_table_or_counted() -> None:
     told = [(note.text, note.where) for note in reading.notes]
     assert ("1 line of tables cannot be read: 10", "file.txt:10") in told
     assert ("1 line not understood: 1", "file.txt:1") in told
-    assert any("3000 ns are printed, the rows add up to 1000 ns" in text for text, _ in told)
+    assert any("3000 ns is printed, but the rows add up to 1000 ns" in text for text, _ in told)
 
 
 def test_a_backend_of_opencl_has_its_own_layer() -> None:

@@ -44,7 +44,7 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
         (["startup", "--backends", "gloo", "--only", "backend=smoke"], "there is no smoke; choose of"),
         (["startup", "--backends", "smoke"], "--backends smoke: choose of"),
         (["startup", "--resume"], "there is no study startup in rankscope-studies"),
-        (["startup", "--python", "/no/python"], "--python /no/python: there is no such program"),
+        (["startup", "--python", "/no/python"], "--python /no/python: no such program"),
     ],
 )
 def test_mistakes(

@@ -160,7 +160,7 @@ def test_a_study_of_ones_own_is_read_from_its_folder(tmp_path: Path, capsys: pyt
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "study.json").write_text("{}")
     assert scale([str(tmp_path / "empty")]) == 2
-    assert "no cell of this study is done" in capsys.readouterr().err
+    assert "no cell of this study has finished" in capsys.readouterr().err
 
 
 def test_a_study_of_one_scale_has_no_growth() -> None:

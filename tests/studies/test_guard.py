@@ -88,7 +88,7 @@ def test_endless_output_is_cut_in_the_middle(tmp_path: Path) -> None:
     kept = (tmp_path / "output.txt").read_bytes()
     left_out = size + len("first\n\nlast\n") - (32 << 20) - (64 << 10)
     assert kept.startswith(b"first\nxxx") and kept.endswith(b"x\nlast\n")
-    assert f"\n… {left_out} bytes were left out here …\n".encode() in kept
+    assert f"\n… {left_out} bytes omitted here …\n".encode() in kept
     assert len(kept) < 33 << 20
 
 

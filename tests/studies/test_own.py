@@ -49,9 +49,9 @@ SIZE = "{{size}}"
     [
         ("[workload", "not TOML"),
         ("", "no workload; as in"),
-        ('[workload]\ncommand = "python x.py"', "workload.command is a str where another kind is expected"),
-        (f"{GOOD}[lunch]\nlauncher = 'local'", "lunch is not known; known are name"),
-        (f"colour = 1\n{GOOD}", "colour is not known"),
+        ('[workload]\ncommand = "python x.py"', "workload.command is a str where another type is expected"),
+        (f"{GOOD}[lunch]\nlauncher = 'local'", "lunch is unknown; known are name"),
+        (f"colour = 1\n{GOOD}", "colour is unknown"),
         (f"repeat = true\n{GOOD}", "repeat is a bool"),
         (f"repeat = 0\n{GOOD}", "repeat must be more than 0"),
         (f"timeout_s = -1.5\n{GOOD}", "timeout_s must be more than 0"),
@@ -60,13 +60,13 @@ SIZE = "{{size}}"
         (f'{GOOD}[launch]\nlauncher = "rsh"', "launch.launcher rsh: choose one of auto, mpirun, local"),
         (GOOD.replace('[1, "big"]', "7"), "axes.size must be a list"),
         (GOOD.replace('[1, "big"]', "[]"), "axes.size must be a list of at least one value"),
-        (GOOD.replace('[1, "big"]', "[[1]]"), "axes.size: its values must be words or numbers"),
+        (GOOD.replace('[1, "big"]', "[[1]]"), "axes.size: its values must be strings or numbers"),
         (GOOD.replace('[1, "big"]', '[1, "1"]'), "axes.size has a value twice"),
         (GOOD.replace("[1, 2]", "[0]"), "axes.ranks must be whole numbers above 0"),
         (GOOD.replace("[1, 2]", '["two"]'), "axes.ranks must be whole numbers above 0"),
         (GOOD.replace("size = ", "repeat = "), "axes.repeat: an axis cannot be called repeat"),
-        (GOOD.replace("{size}", "{sise}"), "'{sise}': in braces there may be size, ranks, repeat, cell"),
-        (GOOD.replace("{size}", "{"), "a brace itself is doubled"),
+        (GOOD.replace("{size}", "{sise}"), "'{sise}': braces may contain size, ranks, repeat, cell"),
+        (GOOD.replace("{size}", "{"), "write a brace itself twice"),
         (GOOD.replace("[axes]", "results = 1\n[axes]"), "workload.results is a int"),
         ("workload = 3", "[workload] must be a table"),
     ],
@@ -127,7 +127,7 @@ def test_results_of_one_s_own(tmp_path: Path) -> None:
     done = study(toml, "--out", tmp_path / "out")
     assert done.returncode == 0, done.stderr
     lines = (tmp_path / "out" / "t.md").read_text().splitlines()
-    assert lines[lines.index("## What the ranks have left") + 2 :][:4] == [
+    assert lines[lines.index("## Results of the ranks") + 2 :][:4] == [
         "| number | Ranks | value |",
         "| --- | ---: | ---: |",
         "| 2 | 1 | 4 |",

@@ -41,11 +41,11 @@ def test_paths_are_kept_so_that_any_folder_finds_them(monkeypatch: pytest.Monkey
 
 
 def test_what_is_no_python_is_said(tmp_path: Path) -> None:
-    with pytest.raises(BadStudy, match="there is no such program"):
+    with pytest.raises(BadStudy, match="no such program"):
         probe("/no/such/python")
     (tmp_path / "python").write_text("#!/bin/sh\nexit 3\n")
     (tmp_path / "python").chmod(0o755)
-    with pytest.raises(BadStudy, match="it cannot be asked what it has"):
+    with pytest.raises(BadStudy, match=r"it cannot list its packages \(exit code 3\)$"):
         probe(str(tmp_path / "python"))
 
 
@@ -105,7 +105,7 @@ def test_document_shows_every_cell_and_why_it_is_missing(tmp_path: Path) -> None
     outcomes = [Outcome(cells[0], "done", "", 1.5), Outcome(cells[1], "failed", "exit code 1: <b>no</b> luck", 2.0)]
     table = cells_table(study, outcomes)
     assert table.title == "Cells: 1 of 2 done" and table.warnings == [
-        "1 of 2 cells are missing in the tables: see Cells"
+        "1 of 2 cells are missing from the tables: see Cells"
     ]
     assert table.rows[1] == ("x|y", 2, 1, "failed", 2e9, "exit code 1: <b>no</b> luck")
     tables = document(study, outcomes, {}, {"host": "h", "networks": {"lo": "up"}, "load": 0.5, "devices": []})

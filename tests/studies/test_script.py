@@ -148,7 +148,7 @@ def test_script_of_another_study_is_refused(tmp_path: Path) -> None:
     lost = shell(tmp_path / "a.sh", tmp_path, SOURCE="/nowhere")
     assert lost.returncode == 2 and "no sources of rankscope there" in lost.stderr
     other = shell(tmp_path / "b.sh", tmp_path)
-    assert other.returncode == 2 and "holds another study" in other.stderr
+    assert other.returncode == 2 and "contains another study" in other.stderr
 
 
 def test_words_survive_the_shell(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def sniff(head: bytes) -> bool:
 def read(source: Source) -> Iterator[Reading]:
     """One reading for each rank, and one for the files that all ranks share."""
     log = DarshanLog(source)
-    other, counters = OtherLines(source), UnreadLines("of other counters (in no table)")
+    other, counters = OtherLines(source), UnreadLines("of other counters (not in any table)")
     for line, text in source.lines():
         if text.startswith("#"):
             _take_header(log, line, text)
@@ -108,7 +108,7 @@ def _take(log: DarshanLog, line: int, match: re.Match[str]) -> bool:
 def _tally(log: DarshanLog, line: int, key: Key) -> Tally:
     if key not in log.tallies:
         if len(log.tallies) > MAX_RANKS * 10:
-            raise log.source.bad("more ranks and modules than a job has", line)
+            raise log.source.bad("too many ranks and modules for one job", line)
         log.tallies[key] = Tally(Layer.IO, key[2], 0, 0.0, key[1])
     return log.tallies[key]
 
@@ -132,7 +132,7 @@ def _reading(log: DarshanLog, rank: int, first: bool) -> Reading:
     if rank < 0 and reading.tallies:
         facts.role = Role.HELPER if len(log.tallies) > len(tallies) else Role.RANK
         reading.notes.append(
-            Note("files that all ranks share are counted once, for all ranks together", where=str(source))
+            Note("files shared by all ranks are counted once, for all ranks together", where=str(source))
         )
     return reading
 
@@ -143,7 +143,7 @@ def _problems(log: DarshanLog, facts: RankFacts, tallies: list[Tally]) -> Iterat
         yield f"rank {facts.rank} of a job of {facts.world_size} processes"
     for tally in tallies:
         if tally.bytes and not tally.calls:
-            yield f"{tally.group}: {tally.bytes} bytes in no {tally.name}"
+            yield f"{tally.group}: {tally.bytes} bytes but no {tally.name}"
         # threads of one process may wait at the same time, so only far more than its run time cannot be
         total_ns = tally.total_ns or 0.0
         if facts.elapsed_ns and total_ns > 1000 * processes * facts.elapsed_ns:

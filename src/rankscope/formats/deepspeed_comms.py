@@ -157,7 +157,7 @@ def _take_single(log: CommsLog, line: int, match: re.Match[str]) -> None:
     size, time = _size(match["size"]), number(match["time"])
     algbw, busbw = number(match["algbw"]), number(match["busbw"])
     if size is None or time is None or algbw is None or busbw is None:
-        raise log.source.bad("an operation whose numbers cannot be read", line)
+        raise log.source.bad("an operation with unreadable numbers", line)
     size_bytes = rounded(size.value)
     name = match["name"] if not match["caller"] else f"{match['name']} | [Caller Func: {match['caller']}]"
     log.singles.add(Layer.NCCL, name, float(time.value * MS), "", size_class(size_bytes), size_bytes=size_bytes)
@@ -185,7 +185,7 @@ def _reading(log: CommsLog) -> Reading:
     reading.notes += [Note(text, Severity.WARNING, source.at(line)) for line, text in log.notes]
     if log.tables > 1:
         reading.notes.append(
-            Note(f"{log.tables} summaries: the last one includes the others and is the one read", where=str(source))
+            Note(f"{log.tables} summaries: only the last is read, which includes the others", where=str(source))
         )
     return reading
 
@@ -212,7 +212,7 @@ def _problems(row: Row, world: int | None) -> Iterator[str]:
     left_out = round(row.calls / 10) + 1 if row.calls > 4 else 0
     least = max(ZERO, mean.low) * (row.calls - left_out)
     if total.high < least or (not left_out and total.low > mean.high * row.calls * (1 + FLOATING)):
-        yield f"{what}: {row.calls} calls of {mean.value} ms are not {total.value} ms"
+        yield f"{what}: {row.calls} calls × {mean.value} ms is not {total.value} ms"
     if busbw.low > algbw.high:
         yield f"{what}: a bus bandwidth of {busbw.value} Gbps above the throughput of {algbw.value} Gbps"
     elif world and world > 1 and not any(_fits(busbw, algbw, share) for share in (1, Decimal(world - 1) / world)):
@@ -221,7 +221,7 @@ def _problems(row: Row, world: int | None) -> Iterator[str]:
         low, high = (end * 8 / 10**6 for end in ratio(row.size, total))
         # what counts as the size has changed between versions: once, there and back, or on all ranks
         if not any(algbw.meets(low * share, high * share) for share in (1, 2, world)):
-            yield f"{what}: {algbw.value} Gbps is not its size in {total.value} ms"
+            yield f"{what}: {algbw.value} Gbps does not match its size in {total.value} ms"
 
 
 def _fits(busbw: Printed, algbw: Printed, share: int | Decimal) -> bool:
@@ -240,7 +240,7 @@ def _compare_stragglers(log: CommsLog, reading: Reading) -> None:
         both = (row.cells[0].low + row.cells[1].low, row.cells[0].high + row.cells[1].high)
         if summed is not None and not summed.cells[0].meets(*both) and _apart(summed.cells[0], both):
             parts = f"{row.cells[0].value} + {row.cells[1].value} ms"
-            text = f"{row.name}: {parts} are not the {summed.cells[0].value} ms above"
+            text = f"{row.name}: {parts} is not the {summed.cells[0].value} ms above"
             log.notes.append((row.line, text))
 
 

@@ -176,7 +176,7 @@ class OtherLines:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._lines = UnreadLines("in no table (other output, or not understood)")
+        self._lines = UnreadLines("not in any table (other output, or not understood)")
 
     def add(self, line: int, text: str) -> None:
         if text.strip() and line not in self._source.taken:

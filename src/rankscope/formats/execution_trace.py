@@ -43,8 +43,8 @@ COMMUNICATION = re.compile(r"^(nccl|gloo|mpi|ucc|xccl|hccl):(\w{1,80})$")
 LIBRARIES = {str(layer): layer for layer in (Layer.GLOO, Layer.MPI)}
 GROUPS = "## process_group:init ##"
 NO_TIMES = (
-    "an execution trace of PyTorch has no times: it has order, sizes and dependencies; a trace of torch.profiler of "
-    "the same steps has the times"
+    "PyTorch execution traces have order, sizes and dependencies but no times: trace the same steps with "
+    "torch.profiler to get them"
 )
 
 
@@ -177,7 +177,7 @@ def _add_times(reading: Reading, trace: Trace) -> None:
         "other_ns": end - begin,
     }
     reading.facts.steps_from = "operations"
-    trace.notes.append("the trace names no steps: all of it is taken as one")
+    trace.notes.append("the trace marks no steps: all of it counts as one")
 
 
 # ---------------------------------------------------------------- PyTorch
@@ -187,7 +187,7 @@ def _of_json(source: Source) -> Trace:
         return _of_workload_graph(source, content["workload_graph"])
     nodes = content.get("nodes")
     if not isinstance(nodes, list) or len(nodes) > MOST_NODES:
-        raise source.bad("its nodes are no list, or too many")
+        raise source.bad("its nodes are not a list, or there are too many")
     trace = Trace(
         f"execution trace {word(content.get('schema'), 60)}", pid=whole_number(content.get("pid")), notes=[NO_TIMES]
     )
@@ -262,7 +262,7 @@ def _of_chakra(source: Source) -> Trace:
             if (node := _chakra_node(trace, message)) is not None:
                 trace.nodes.append(node)
     except (IndexError, struct.error, ValueError, TypeError, AttributeError, StopIteration) as problem:
-        raise source.bad(f"is no Chakra trace, or was cut off ({problem or 'it ends too early'})") from None
+        raise source.bad(f"is not a Chakra trace, or is truncated ({problem or 'it ends too early'})") from None
     return _without_empty_times(trace)
 
 
@@ -275,7 +275,7 @@ def _without_empty_times(trace: Trace) -> Trace:
     if not any(node.start_ns for node in trace.nodes):
         for node in trace.nodes:
             node.start_ns = None
-        trace.notes.append("no node of this Chakra trace has a time at which it started: no events, no what-if")
+        trace.notes.append("no node of this Chakra trace has a start time: no events, no what-if")
     return trace
 
 

@@ -44,12 +44,12 @@ def sniff(head: bytes) -> bool:
 def read(source: Source) -> Iterator[Reading]:
     """The collectives of one process."""
     if PICKLE.match(source.head(2)):
-        text = "a pickle, which could run arbitrary code when loaded: if you trust it, turn it into JSON with"
+        text = "is a pickle, which can run arbitrary code when loaded: if you trust it, convert it to JSON with"
         raise source.bad(f"{text} {CONVERT}")
     content = _content(source)
     entries = content.get("entries", [])
     if not isinstance(entries, list) or len(entries) > MAX_ENTRIES:
-        raise source.bad("its entries are not a list, or too many")
+        raise source.bad("its entries are not a list, or there are too many")
     dump = Dump(source, Sums(source), _groups(content.get("pg_config")))
     for place, entry in enumerate(entries):
         _take(dump, entry, place)
@@ -59,7 +59,7 @@ def read(source: Source) -> Iterator[Reading]:
 def _content(source: Source) -> Object:
     content = whole_object(source)
     if not {"entries", "pg_config", "pg_status"} & content.keys():
-        raise source.bad("has no entries of a flight recorder")
+        raise source.bad("has no flight recorder entries")
     return content
 
 
@@ -139,7 +139,7 @@ def _problems(entry: Object, created: int, completed: int | None) -> Iterator[st
         yield "completed before it started"
     state = word(entry.get("state"))
     if state and (state == "completed") != (completed is not None):
-        yield f"its state is {state}, but it has {'a' if completed else 'no'} time of completion"
+        yield f"its state is {state}, but it has {'a' if completed else 'no'} completion time"
 
 
 def _follow(dump: Dump, key: tuple[str, bool], sequence: int | None, label: str) -> None:

@@ -42,7 +42,7 @@ class HorovodTimeline:
     events: list[Event] = field(default_factory=list)
     ranks: set[int] = field(default_factory=set)
     problems: list[tuple[int, str]] = field(default_factory=list)
-    unread: UnreadLines = field(default_factory=lambda: UnreadLines("with events that are in no table"))
+    unread: UnreadLines = field(default_factory=lambda: UnreadLines("with events that are not in any table"))
 
     def ns(self, ts_us: int) -> int:
         return ((self.start_us or 0) + ts_us) * 1000
@@ -106,20 +106,20 @@ def _describe(timeline: HorovodTimeline, event: Object) -> None:
 def _tensor(timeline: HorovodTimeline, event: Object, line: int) -> Tensor:
     number = whole_number(event.get("pid"))
     if number is None or len(timeline.tensors) > MAX_TENSORS:
-        raise timeline.source.bad("an event of no tensor, or too many tensors", line or None)
+        raise timeline.source.bad("an event without a tensor, or too many tensors", line or None)
     return timeline.tensors.setdefault(number, Tensor())
 
 
 def _begin(timeline: HorovodTimeline, tensor: Tensor, name: str, ts_us: int, line: int) -> None:
     if len(tensor.open) >= MAX_DEPTH:
-        raise timeline.source.bad(f"phases {MAX_DEPTH} deep", line)
+        raise timeline.source.bad(f"phases nested {MAX_DEPTH} deep", line)
     tensor.open.append((name, ts_us))
     tensor.ready = []
 
 
 def _end(timeline: HorovodTimeline, tensor: Tensor, ts_us: int, size_bytes: int | None, line: int) -> None:
     if not tensor.open:
-        timeline.problems.append((line, f"{tensor.name}: a phase ends that has not begun"))
+        timeline.problems.append((line, f"{tensor.name}: a phase ends that never began"))
         return
     name, start_us = tensor.open.pop()
     within = tensor.open[-1][0] if tensor.open else ""
@@ -163,7 +163,7 @@ def _tensor_bytes(arguments: object) -> int | None:
 def _last(timeline: HorovodTimeline, facts: RankFacts, continues: bool, cut_off: bool) -> Reading:
     source = timeline.source
     if not timeline.sums.by_key and not timeline.tensors:
-        raise source.bad("no event of a timeline in it")
+        raise source.bad("contains no timeline events")
     facts.world_size = max(timeline.ranks) + 1 if timeline.ranks else None
     facts.started_ns = timeline.ns(0) if timeline.start_us is not None else None
     reading = Reading(facts, continues, timeline.sums.tallies(), timeline.events)
@@ -176,5 +176,5 @@ def _last(timeline: HorovodTimeline, facts: RankFacts, continues: bool, cut_off:
     if timeline.start_us is None:
         reading.notes.append(Note("the timeline does not say when it began: its times count from 0", where=str(source)))
     if cut_off:
-        reading.notes.append(Note("the file ends within an event: the job was killed", where=str(source)))
+        reading.notes.append(Note("the file ends in the middle of an event: was the job killed?", where=str(source)))
     return reading

@@ -128,7 +128,7 @@ def _follow(current: Pass, name: str, at: int, now: Printed, mean: Printed) -> I
         start_low, start_high = before.mean.low * before.iterations, before.mean.high * before.iterations
     least, most = mean.low * done - start_high, mean.high * done - start_low  # of all iterations since the last line
     if most < now.low - SLACK_S or (steps == 1 and least > now.high + SLACK_S):
-        yield f"{name}: a mean of {mean.value} after {done} iterations does not fit the last one's {now.value}"
+        yield f"{name}: a mean of {mean.value} after {done} iterations does not fit the last iteration's {now.value}"
 
 
 def _count(reading: Reading, epoch: Pass) -> None:
@@ -145,4 +145,4 @@ def _count(reading: Reading, epoch: Pass) -> None:
 
 
 def _mixed(epoch: Pass) -> str:
-    return f"{epoch.name}: several processes wrote their lines into this log; their means are not checked or summed"
+    return f"{epoch.name}: several processes wrote to this log; their means are not checked or summed"

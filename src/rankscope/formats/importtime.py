@@ -52,14 +52,14 @@ def _processes(source: Source, other: OtherLines) -> Iterator[Reading]:
         else:
             other.add(line, text)
     if current is None or not current.modules:
-        raise source.bad("no import times in it")
+        raise source.bad("contains no import times")
     yield _reading(source, current)
 
 
 def _take(source: Source, imports: Imports, line: int, match: re.Match[str]) -> None:
     depth, own_us, cumulative = len(match["depth"]) // 2, int(match["own"]), int(match["all"])
     if depth > MAX_DEPTH or len(imports.modules) >= MAX_MODULES:
-        raise source.bad("more or deeper imports than Python can do", line)
+        raise source.bad("more or deeper imports than Python allows", line)
     place, inside_us, children = len(imports.modules), 0, 0
     while imports.open and imports.open[-1][0] > depth:
         _, child = imports.open.pop()

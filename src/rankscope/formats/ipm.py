@@ -175,7 +175,7 @@ def _reading(banner: Banner, source: Source, job: str) -> Reading:
                 reading.tallies.append(Tally(*figures))
     reading.notes = [Note(text, Severity.WARNING, source.at(line)) for line, text in _problems(banner)]
     if banner.tasks > 1:
-        reading.notes.append(Note(f"these are sums over {banner.tasks} tasks, not those of one rank"))
+        reading.notes.append(Note(f"these are sums over {banner.tasks} tasks, not the values of one rank"))
     return reading
 
 
@@ -222,7 +222,7 @@ NONE = Four(0, 0.0, 0.0, 0.0, 0.0, 1.0)
 def _four_problems(name: str, four: Four, tasks: int) -> Iterator[tuple[int, str]]:
     slack = 1.01 * four.step * (tasks + 1) * (1.0 if four.step == 1.0 else 0.5)  # counts lose their remainder
     if tasks and abs(four.mean * tasks - four.total) > slack:
-        yield four.line, f"{name}: {tasks} tasks of {four.mean:g} on average do not make {four.total:g}"
+        yield four.line, f"{name}: {tasks} tasks × {four.mean:g} on average is not {four.total:g}"
     if four.least > four.mean + 1.01 * four.step or four.mean > four.most + 1.01 * four.step:
         yield four.line, f"{name}: the average {four.mean:g} is not between {four.least:g} and {four.most:g}"
 

@@ -211,7 +211,7 @@ def _row_problems(row: Row, section: IprofSection) -> Iterator[Problem]:
     if average is None or least is None or most is None:
         return
     if (row.calls > row.errors or section.times_failures) and _by_average(row, section) is None:
-        yield row.line, f"{row.name}: {row.calls} calls of {row.average} do not make {row.total}"
+        yield row.line, f"{row.name}: {row.calls} calls × {row.average} is not {row.total}"
     if least.low > average.high or average.low > most.high:
         yield row.line, f"{row.name}: the average {row.average} is not between {row.least} and {row.most}"
 
@@ -226,7 +226,7 @@ def _share_problems(section: IprofSection) -> Iterator[Problem]:
 def _sum_problems(section: IprofSection) -> Iterator[Problem]:
     total = section.total
     if total is None:
-        yield section.line, "the table breaks off: it has no line of totals"
+        yield section.line, "the table is truncated: it has no totals line"
         return
     calls = sum(row.calls for row in section.rows)
     if calls != total.calls and not section.damaged:
@@ -440,9 +440,9 @@ def _add(section: IprofSection, reading: Reading, source: Source) -> None:
             tally.total_ns = float(total)
             tally.min_ns, tally.max_ns = (float(span.at) if span else None for span in (least, most))
         reading.tallies.append(tally)
-    warnings = [*problems(section), *((line, "a line that cannot be read was skipped") for line in section.damaged)]
+    warnings = [*problems(section), *((line, "an unreadable line was skipped") for line in section.damaged)]
     if not KNOWN.match(section.title):
-        warnings.append((section.line, "a table under a heading that is not known; its calls are taken for the host's"))
+        warnings.append((section.line, "a table under an unknown heading; its calls are counted as host calls"))
     reading.notes += [
         Note(f"{section.title or 'no heading'}: {text}", Severity.WARNING, source.at(line)) for line, text in warnings
     ]

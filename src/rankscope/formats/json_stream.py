@@ -32,7 +32,7 @@ def whole_object(source: Source) -> Object:
     except json.JSONDecodeError as problem:
         raise source.bad(f"is not JSON: {problem.msg}", problem.lineno) from None
     except ValueError as problem:
-        raise source.bad(f"is not JSON that can be read: {problem}") from None
+        raise source.bad(f"is not readable JSON: {problem}") from None
     if not isinstance(value, dict):
         raise source.bad("is not a JSON object")
     return value
@@ -92,7 +92,7 @@ class Objects:
                 ) from None
             return None
         except (RecursionError, ValueError) as problem:
-            raise self.source.bad(f"is not JSON that can be read: {problem}", self.line) from None
+            raise self.source.bad(f"is not readable JSON: {problem}", self.line) from None
         return value, end
 
 

@@ -131,7 +131,7 @@ class KinetoTrace:
         bases = BASE.findall(_end_of(self.source))
         if not bases:
             self.notes.append(
-                Note("times do not count from 1970, and their origin is not given", where=str(self.source))
+                Note("times are not Unix times, and the file does not give their origin", where=str(self.source))
             )
         return min(int(bases[-1]), LARGEST_BASE_NS) if bases else 0
 

@@ -76,7 +76,7 @@ def unnamed_group(name: str, groups: Sequence[Group], facts: RankFacts) -> Group
         return replace(groups[0], name=name, identity=f"{groups[0].identity}, by order")
     if not groups and facts.world_size:
         return Group(name, "all ranks, by order", size=facts.world_size, my_rank=facts.rank)
-    return Group(name, "not told", guessed=True)
+    return Group(name, "group unknown", guessed=True)
 
 
 def _group(configured: Mapping[str, Any], rank: int | None) -> Group:

@@ -139,9 +139,10 @@ def _site_sums(timed: Mapping[CallSite, SiteTimes], sums: Mapping[tuple[str, int
         time_ms[site.call, site.number] += times.calls * float(times.mean_ms)
     for key, stated in sums.items():
         if calls[key] != stated.calls:
-            yield stated.line, f"{key[0]}, site {key[1]}: the tasks count {calls[key]} calls, the line * {stated.calls}"
+            text = f"the tasks count {calls[key]} calls, but the line * has {stated.calls}"
+            yield stated.line, f"{key[0]}, site {key[1]}: {text}"
         elif _differ(time_ms[key], stated.calls * float(stated.value)):
-            text = f"the tasks add up to {time_ms[key]:.3g} ms, {stated.calls} calls of {stated.value} ms to"
+            text = f"the tasks add up to {time_ms[key]:.3g} ms, but {stated.calls} calls × {stated.value} ms is"
             yield stated.line, f"{key[0]}, site {key[1]}: {text} {stated.calls * float(stated.value):.3g} ms"
 
 
@@ -164,7 +165,7 @@ def _messages(sent: Mapping[CallSite, Sent]) -> Iterator[Problem]:
         if _differ(messages.calls * float(messages.mean), float(messages.total), 0.5):
             yield (
                 messages.line,
-                f"{name}: {messages.calls} messages of {messages.mean} bytes do not make {messages.total}",
+                f"{name}: {messages.calls} messages × {messages.mean} bytes is not {messages.total}",
             )
         if float(messages.least) > float(messages.mean) * (1 + DIGITS) or float(messages.mean) > float(
             messages.most
@@ -244,7 +245,7 @@ class Report:
     aggregates: dict[tuple[str, int], SiteSum] = field(default_factory=dict)
     statistics: dict[str, list[Figure]] = field(default_factory=dict)
     unread: UnreadLines = field(default_factory=UnreadLines)
-    other: UnreadLines = field(default_factory=lambda: UnreadLines("of other sections (in no table)"))
+    other: UnreadLines = field(default_factory=lambda: UnreadLines("of other sections (not in any table)"))
     damaged: UnreadLines = field(default_factory=lambda: UnreadLines("cannot be read", Severity.WARNING))
     section: str = ""
     rows: int = 0
@@ -274,7 +275,7 @@ def _readings(report: Report, source: Source) -> Iterator[Reading]:
     """One reading for each task; the first carries what is told of all, and what is off."""
     ranks = sorted({*report.tasks, *report.hosts, *(site.rank for site in report.timed)})
     if not ranks:
-        raise source.bad("no task is described: neither an assignment nor a section MPI Time")
+        raise source.bad("describes no task: it has neither a task assignment nor an MPI Time section")
     by_rank: dict[int, list[SiteTimes]] = {rank: [] for rank in ranks}
     for timed in report.timed.values():
         by_rank[timed.site.rank].append(timed)
@@ -441,5 +442,5 @@ def _figure(site_sum: SiteSum) -> Figure:
 
 def _silence(report: Report) -> Iterator[Note]:
     if report.all_tasks and not float(report.all_tasks.mpi_s):
-        text = "no MPI time was seen at all: mpiP does not see the large-count functions that newer programs call"
+        text = "mpiP recorded no MPI time: it does not see the large-count functions that newer programs call"
         yield Note(text, Severity.WARNING)

@@ -68,7 +68,7 @@ def _wrong_order(which: str, stated: Told, tasks: list[TaskLine]) -> Iterator[Pr
     most_less = {"minimum": 0, "median": middle, "maximum": len(tasks)}[which]
     most_more = {"minimum": len(tasks), "median": middle, "maximum": 0}[which]
     if surely_less > most_less or surely_more > most_more:
-        text = f"rank {stated.rank} is said to have the {which} communication time, {stated.value} s, but"
+        text = f"rank {stated.rank} is listed with the {which} communication time, {stated.value} s, but"
         yield stated.line, f"{text} {surely_less} ranks have less and {surely_more} more"
 
 
@@ -76,7 +76,7 @@ def _not_largest(what: str, stated: Told, tasks: list[TaskLine]) -> Iterator[Pro
     value = printed(stated.value, UNIT)
     larger = [task.rank for task in tasks if _of(task, COLUMNS[what]).low > value.high]
     if larger:
-        yield stated.line, f"rank {stated.rank} is said to have the largest {what}, but rank {larger[0]} has more"
+        yield stated.line, f"rank {stated.rank} is listed with the largest {what}, but rank {larger[0]} has more"
 
 
 # ---------------------------------------------------------------- mpitrace
@@ -130,7 +130,7 @@ def _own(profile: RankProfile, source: Source) -> Reading:
     reading.notes += UnreadLines("cannot be read", Severity.WARNING).added(profile.damaged).notes(source)
     reading.notes += UnreadLines().added(profile.unread).notes(source)
     if missing := [name for name, _ in TOTALS if name not in profile.totals]:
-        sentence = f"the profile of rank {profile.rank} breaks off: no {', '.join(missing)}"
+        sentence = f"the profile of rank {profile.rank} is truncated: no {', '.join(missing)}"
         reading.notes.append(_warning(sentence, profile.last_line, source))
     return reading
 
@@ -207,7 +207,7 @@ def _rows(name: str, profile: RankProfile, reading: Reading, source: Source) -> 
     routine, sizes = profile.routines[name], profile.sizes.get(name, [])
     if not sizes:
         if profile.sizes and _bytes(routine).low > 0:
-            text = f"{name} has {routine.mean_bytes} bytes a call, but no line of message sizes"
+            text = f"{name} has {routine.mean_bytes} bytes per call, but no line of message sizes"
             reading.notes.append(_warning(text, routine.line, source))
         return [(Tally(Layer.MPI, name, routine.calls, 0.0, bytes=_bytes(routine).at), _time(routine))]
     byte_counts = settled([_bytes(size_line) for size_line in sizes], _bytes(routine)) or [
@@ -236,7 +236,7 @@ def _disagreements(name: str, routine: Count, sizes: list[Count], rest_calls: in
     if rest_calls >= 0 and not size.meets(_bytes(routine)):  # calls without a size carry no bytes
         missing = f"; {rest_calls} of {routine.calls} calls have no size" if rest_calls else ""
         text = (
-            f"{name} has {routine.mean_bytes} bytes a call, but {size.at / max(1, routine.calls):.1f} by message size"
+            f"{name} has {routine.mean_bytes} bytes per call, but {size.at / max(1, routine.calls):.1f} by message size"
         )
         yield text + missing
 

@@ -55,9 +55,9 @@ def read(source: Source) -> Iterator[Reading]:
         if len(current.events) >= FLUSH:
             yield _part_reading(current)
     if current is None:
-        raise source.bad("no collective of the NCCL Inspector in it")
+        raise source.bad("contains no collectives of NCCL Inspector")
     if objects.cut_off:
-        current.notes.append(Note("the file ends within an object: the job was killed", where=str(source)))
+        current.notes.append(Note("the file ends in the middle of an object: was the job killed?", where=str(source)))
     yield _reading(current)
 
 
@@ -132,7 +132,7 @@ def _problems(name: str, size: int, time_us: float, performance: Object, ranks: 
     shares = (1, ranks) if plain_name(name) in PER_RANK else (1,)
     bounds = [(size * share / (time_us + 1) / 1e3, size * share / max(time_us - 1, 1e-3) / 1e3) for share in shares]
     if not any(low * (1 - CLOSE) - 1e-6 <= algbw <= high * (1 + CLOSE) + 1e-6 for low, high in bounds):
-        yield f"an algorithm bandwidth of {algbw:g} GB/s is not its size in {time_us:g} us"
+        yield f"an algorithm bandwidth of {algbw:g} GB/s does not match its size in {time_us:g} us"
     expected = bus_factor(name, ranks)
     if expected is not None and abs(busbw - algbw * expected) > CLOSE * busbw + 2e-6:
         yield f"a bus bandwidth of {busbw:g} GB/s does not fit {algbw:g} GB/s on {ranks} ranks"

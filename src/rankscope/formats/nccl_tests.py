@@ -101,7 +101,7 @@ def _all_readings(source: Source, unread: UnreadLines) -> Iterator[Reading]:
         test.notes.append((test.rows[-1].line, "the output ends without its closing lines: the test did not finish"))
         yield from _readings(source, test)
     if not tests:
-        raise source.bad("no table of nccl-tests in it")
+        raise source.bad("contains no table of nccl-tests")
 
 
 def _look(source: Source, test: NcclTest, line: int, comment: str, text: str) -> bool:
@@ -219,7 +219,7 @@ def _check_rows(test: NcclTest) -> None:
     for row in test.rows:
         low, high = (end / 1000 for end in ratio(Printed(Decimal(row.size), ZERO), row.time))
         if not row.algbw.meets(low, high):
-            text = f"{row.size} bytes in {row.time.value} us are not {row.algbw.value} GB/s ({row.place})"
+            text = f"{row.size} bytes in {row.time.value} us is not {row.algbw.value} GB/s ({row.place})"
             test.notes.append((row.line, text))
         if ranks and not any(_fits(row, kind, ranks) for kind in _kinds(test)):
             both = f"a bus bandwidth of {row.busbw.value} GB/s does not fit {row.algbw.value} GB/s"

@@ -365,7 +365,7 @@ def opened(source: Source) -> sqlite3.Connection:
     """The database, for reading only; what a hostile schema could do is switched off."""
     magic, size = _first_bytes(source)
     if magic.startswith((GZIP, ZSTD)):
-        raise source.bad("is compressed: unpack it first, sqlite reads only plain files")
+        raise source.bad("is compressed: decompress it first, sqlite reads only plain files")
     if magic != MAGIC:
         raise source.bad("is not an sqlite database")
     connection = sqlite3.connect(f"file:{quote(str(source.path.absolute()))}?mode=ro&immutable=1", uri=True)
@@ -379,7 +379,7 @@ def opened(source: Source) -> sqlite3.Connection:
 
 def _first_bytes(source: Source) -> tuple[bytes, int]:
     if source.content is not None:
-        raise source.bad("is not a file of its own: sqlite reads only files")
+        raise source.bad("is part of another file: sqlite reads only whole files")
     try:
         with source.path.open("rb") as file:
             return file.read(len(MAGIC)), source.path.stat().st_size
@@ -409,7 +409,7 @@ def _communicators(database: Database, global_pid: int, facts: RankFacts) -> lis
     sql = f"SELECT DISTINCT commHandle FROM {table} WHERE {process_of(database, table)} = ? LIMIT 100"
     handles = [row[0] for row in database.rows(sql, (global_pid,)) if row[0] is not None]
     if len(handles) > 1:
-        return [Group(str(handle), f"{handle}, not told", guessed=True) for handle in handles]
+        return [Group(str(handle), f"{handle}, group unknown", guessed=True) for handle in handles]
     ranks = _one(database, "SELECT count(*) FROM MPI_RANKS") if database.has("MPI_RANKS", "rank") else None
     size = ranks if isinstance(ranks, int) and ranks > 1 else None  # a report of each rank has only its own
     return [Group(str(handle), "MPI_COMM_WORLD, by order", size=size, my_rank=facts.rank) for handle in handles]
@@ -448,7 +448,7 @@ def _allocate(device_totals: DeviceTotals, size: int, is_release: bool) -> None:
 
 
 def _notes(source: Source, base_ns: int | None) -> list[Note]:
-    text = "times do not count from 1970: the report does not say when it began"
+    text = "times are not Unix times: the report does not say when it began"
     return [Note(text, where=str(source))] if base_ns is None else []
 
 

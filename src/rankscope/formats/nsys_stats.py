@@ -89,7 +89,7 @@ def read(source: Source) -> Iterator[Reading]:
             if not HEADING.match(line):
                 unread.add(number)
     if not any(section.rows for section in stats_tables.sections) and not stats_tables.sizes:
-        raise source.bad("holds no table of nsys stats that could be read")
+        raise source.bad("has no readable table of nsys stats")
     stats_tables.notes += [*stats_tables.bad.notes(source), *unread.notes(source)]
     yield reading(stats_tables, source)
 
@@ -129,7 +129,13 @@ def columns_of(titles: list[tuple[str, str]], count: str, sizes: bool) -> dict[s
     return columns | {"calls": columns[count]}
 
 
-TABLES = {Layer.CUDA_API: "CUDA API calls", Layer.GPU: "GPU activities", Layer.NVTX: "NVTX ranges"}
+TABLES = {
+    Layer.CUDA_API: "CUDA API calls",
+    Layer.GPU: "GPU activities",
+    Layer.NVTX: "NVTX ranges",
+    Layer.MPI: "MPI calls",
+    Layer.OS: "operating system calls",
+}
 
 
 def layer_of(name: str, count: str) -> Layer:
@@ -137,6 +143,13 @@ def layer_of(name: str, count: str) -> Layer:
     if name == "Range":
         return Layer.NVTX
     return Layer.GPU if name == "Operation" or count in ("Instances", "Count", "Operations") else Layer.CUDA_API
+
+
+def layer_of_rows(layer: Layer, name: str) -> Layer:
+    """Tables of MPI and of the operating system have the titles of kernels and CUDA calls: the first name tells."""
+    if layer == Layer.GPU and name.startswith("MPI_"):
+        return Layer.MPI
+    return Layer.OS if layer == Layer.CUDA_API and not name.startswith("cu") else layer
 
 
 def take(table: Open, cells: list[str], number: int, stats_tables: StatsTables) -> None:
@@ -149,6 +162,9 @@ def take(table: Open, cells: list[str], number: int, stats_tables: StatsTables) 
     elif table.sizes:
         stats_tables.sizes[copy_name(name)] = int(total.value)
     else:
+        if not table.section.rows:
+            table.section.layer = layer_of_rows(Layer(table.section.layer), name)
+            table.section.title = TABLES[Layer(table.section.layer)]
         others = (table.figure(cells, column) for column in ("mean", "least", "most"))
         row = Row(copy_name(name), number, table.figure(cells, "Time"), total, int(calls.value), *others)
         table.section.rows.append(row)

@@ -120,7 +120,7 @@ def _bytes(cells: dict[str, str], units: dict[str, str], duration: Printed) -> t
             return int(size.value.to_integral_value()), ""
     size = size_bytes(*texts)
     if size is None:
-        return None, f"{texts[0]!r} is no size"
+        return None, f"{texts[0]!r} is not a size"
     return int(size.value), f"{texts[0]}{texts[1]} in {int(duration.value)} ns is not {rates[0]}{rates[1]}"
 
 

@@ -175,7 +175,7 @@ def _add(block: Block, number: int, share: str, total: str, calls: str, times: l
     if lost:
         block.tell(number, f"{title[:60]}: {lost}")
     if len(times) > len(TIMES):
-        sentence = f"{title[:60]}: {len(times)} times where {len(TIMES)} belong: only the first, the average, is taken"
+        sentence = f"{title[:60]}: {len(times)} times instead of {len(TIMES)}: only the first, the average, is used"
         block.tell(number, sentence, Severity.WARNING)
         times = times[:1]
     times += [""] * (len(TIMES) - len(times))
@@ -275,7 +275,7 @@ def _time_of_total(block: Block, row: Row, listed: list[Printed], column_survive
     near = [time for time in listed if abs(float(time.value) - about_ns) < NEAR * about_ns]
     fitting = [time for time in near if _fits(row, time)]
     if len(fitting) == 1:
-        _take(block, row, listed, fitting[0], "the listed time that is calls × average")
+        _take(block, row, listed, fitting[0], "the listed time that equals calls × average")
     elif column_survived:
         _misread_count(block, row, listed)
     else:
@@ -312,7 +312,7 @@ def _misread_count(block: Block, row: Row, listed: list[Printed]) -> None:
     calls, time = fitting[0]
     block.tell(row.line, f"{row.name[:60]}: calls {row.calls} read as {calls}, as time ÷ average says")
     row.calls = calls
-    _take(block, row, listed, time, "the listed time that is calls × average")
+    _take(block, row, listed, time, "the listed time that equals calls × average")
 
 
 def _alike(calls: int, printed: int | None) -> bool:
@@ -370,7 +370,7 @@ def read(source: Source) -> Iterator[Reading]:
     other = OtherLines(source)
     damaged = [block for block in blocks(source, other) if _has_rows(block, other)]
     if not damaged:
-        raise source.bad("holds no row of nvprof that could be read")
+        raise source.bad("has no readable row of nvprof")
     yield from other.told_with_last(
         reading(block, source, rank if len(damaged) > 1 else source.hints.rank, len(damaged))
         for rank, block in enumerate(damaged)
@@ -420,5 +420,5 @@ def reading(block: Block, source: Source, rank: int | None, profiles: int) -> Re
     parsed.notes += [Note(text, severity, source.at(line)) for line, text, severity in block.remarks]
     parsed.notes += check(section, source)
     if block.full:
-        parsed.notes.append(Note(f"only {MOST_ROWS} rows are looked at", Severity.WARNING, source.at(block.line)))
+        parsed.notes.append(Note(f"only the first {MOST_ROWS} rows are read", Severity.WARNING, source.at(block.line)))
     return parsed

@@ -258,7 +258,7 @@ class NvprofLog:
     def readings(self) -> Iterator[Reading]:
         """All processes, with the ranks they can be given."""
         if not any(profile.summary.layers or profile.trace for profile in self.profiles):
-            raise self.source.bad("holds no table of nvprof")
+            raise self.source.bad("has no table of nvprof")
         number_ranks(self.profiles, self.source)
         in_order = sorted(self.profiles, key=lambda profile: profile.told_line or profile.first_line)
         yield from self.other.told_with_last(
@@ -292,7 +292,7 @@ def readings(profile: ProfiledProcess, source: Source) -> Iterator[Reading]:
     reading = Reading(profile.facts, notes=list(profile.notes))
     reading.groups = [Group(name, str(thread), "thread") for thread, name in sorted(profile.threads.items())]
     if not profile.told_line:
-        text = "its profile begins here, but no result of it is in this file"
+        text = "its profile begins here, but this file has no result for it"
         reading.notes.append(Note(text, Severity.WARNING, source.at(profile.first_line)))
     blocks: Iterator[Mapping[str, Any]] = iter(())
     if profile.trace is not None:

@@ -176,7 +176,7 @@ def _operations(source: Source, table: pa.Table, mapping: ColumnNames) -> Operat
         missing = "step, rank, kind of operation, start and duration (or end)"
         raise source.bad(f"has no columns of {missing}; name them in a mapping: docs/formats/operations.md")
     if not table.num_rows:
-        raise source.bad("holds no operation")
+        raise source.bad("contains no operations")
     columns = {
         role: _whole(source, table, roles[role]) if role in roles else np.full(table.num_rows, -1)
         for role in NAMES
@@ -194,7 +194,7 @@ def _operations(source: Source, table: pa.Table, mapping: ColumnNames) -> Operat
         columns["rank"] = columns["stage"] * size + columns["data_rank"]
         notes.append("the table has no rank: ranks are numbered by stage, then by data-parallel rank")
     if columns["rank"].min() < 0 or len(np.unique(columns["rank"])) > MOST_RANKS:
-        raise source.bad("a rank below 0, or too many of them")
+        raise source.bad("a rank below 0, or too many ranks")
     # a batch of sends and receives begins at one time: the order of sequence numbers is the same on all ranks
     order = np.lexsort((codes, columns["sequence"], times[0], columns["step"], columns["rank"]))
     picked: dict[str, Any] = {role: column[order] for role, column in columns.items()}
@@ -232,7 +232,7 @@ def _times(
     end = ns["end"] if "end" in ns else ns["start"] + ns["duration"]
     bad = ~(np.isfinite(ns["start"]) & np.isfinite(end)) | (np.abs(ns["start"]) > LATEST_NS) | (end > LATEST_NS)
     if bad.any():
-        raise source.bad(f"operation {int(np.flatnonzero(bad)[0])} of the table has no time, or one that cannot be")
+        raise source.bad(f"operation {int(np.flatnonzero(bad)[0])} of the table has no time, or an impossible one")
     if (end < ns["start"]).any():
         raise source.bad(f"operation {int(np.flatnonzero(end < ns['start'])[0])} of the table ends before it starts")
     start = np.round(ns["start"]).astype(np.int64)
@@ -254,7 +254,7 @@ def _place_steps(operations: Operations) -> None:
         operations.start_ns, operations.end_ns = operations.start_ns + shift[at], operations.end_ns + shift[at]
         begin, end = begin + shift, end + shift
         operations.notes.append(
-            "times begin anew in each step: steps are put one after the other, and what lay between them is not known"
+            "times restart in each step: steps are placed back to back, and the time between them is unknown"
         )
     operations.step_begin_ns = dict(zip(numbers.tolist(), begin.tolist(), strict=True))
     operations.step_end_ns = dict(zip(numbers.tolist(), end.tolist(), strict=True))
@@ -421,7 +421,7 @@ def _readings(source: Source, operations: Operations) -> Iterator[Reading]:
         if place == 0:
             reading.notes = [Note(text, where=str(source)) for text in operations.notes]
             if (operations.stage < 0).all():
-                text = "no column has the stage of a pipeline: sends and receives are not matched"
+                text = "no column gives the pipeline stage: sends and receives are not matched"
                 reading.notes.append(Note(text, Severity.WARNING, str(source)))
         yield reading
 

@@ -71,7 +71,7 @@ def read(source: Source) -> Iterator[Reading]:
         if len(reading.figures) > MAX_ROWS * 10:
             raise source.bad("more figures than a benchmark has", line)
     if not reading.figures:
-        raise source.bad("no figures of an OSU benchmark in it")
+        raise source.bad("contains no figures of an OSU benchmark")
     reading.notes += [*damaged.notes(source), *unread.notes(source)]
     yield reading
 
@@ -118,7 +118,7 @@ def _figure(test: OsuTest, column: str, unit: str, value: Printed, scale: float 
 def _note_again(reading: Reading, test: OsuTest, scale: float | None, where: str) -> None:
     if scale in test.sizes:
         again = "its figure" if scale is None else f"{scale:.0f}"
-        reading.notes.append(Note(f"{test.name}: {again} comes twice", Severity.WARNING, where))
+        reading.notes.append(Note(f"{test.name}: {again} appears twice", Severity.WARNING, where))
     test.sizes.add(scale)
 
 

@@ -132,7 +132,7 @@ class Otf2Trace:
         active = [process for process in self.processes.values() if len(process.events)]
         if not active:
             refused = sum(process.events.refused for process in self.processes.values())
-            said = f": {refused} calls lie outside of any clock" if refused else ""
+            said = f": {refused} calls are outside every clock's range" if refused else ""
             raise self.source.bad(f"has no call, range or kernel in it{said}")
         for place, process in enumerate(active):
             reading = Reading(process.facts, tallies=process.functions.tallies() if process.functions else [])
@@ -146,20 +146,20 @@ class Otf2Trace:
         notes, where = [], str(self.source)
         open_calls = sum(len(location.stack) for location in self.locations.values())
         if self.unmatched or open_calls:
-            text = f"{self.unmatched + open_calls} calls without their other end: left out"
+            text = f"{self.unmatched + open_calls} calls with only one end: left out"
             notes.append(Note(text, Severity.WARNING, where))
         if self.others:
             listed = ", ".join(f"{count} {kind}" for kind, count in sorted(self.others.items())[:12])
-            notes.append(Note(f"events of other kinds, in no table: {listed}", where=where))
+            notes.append(Note(f"other kinds of events, not in any table: {listed}", where=where))
         if not self.began_ns:
-            notes.append(Note("times do not count from 1970: the trace does not say when it began", where=where))
+            notes.append(Note("times are not Unix times: the trace does not say when it began", where=where))
         return notes
 
 
 def read(source: Source) -> Iterator[Reading]:
     """A reading for each process of the trace; without OTF2's library none can be had."""
     if source.content is not None:
-        raise source.bad("is not a file of its own: an OTF2 trace is several files")
+        raise source.bad("is part of another file: an OTF2 trace consists of several files")
     trace = Otf2Trace(source)
     command = [sys.executable, "-m", "rankscope.formats.otf2_events", str(source.path)]
     with subprocess.Popen(
@@ -174,7 +174,7 @@ def read(source: Source) -> Iterator[Reading]:
         finally:
             worker.kill()
     if worker.returncode == MISSING:
-        raise source.bad("is an OTF2 trace, which is read by OTF2's own library: pip install otf2")
+        raise source.bad("is an OTF2 trace, which needs OTF2's own library: pip install otf2")
     if worker.returncode != 0:
         raise source.bad(f"cannot be read by OTF2's library: {said or f'it ended with {worker.returncode}'}")
     yield from trace.readings()

@@ -96,7 +96,7 @@ def _operation(source: Source, text: str, line: int) -> PathOperation:
         raise source.bad(f"not an operation, result, times, bytes and path: {text[:80]!r}", line)
     times, size = (int(part) if part.isdecimal() and len(part) < 17 else LARGEST for part in parts[2:4])
     if not 1 <= times <= 10**6 or size >= LARGEST:
-        raise source.bad(f"times or bytes are no sensible number: {text[:80]!r}", line)
+        raise source.bad(f"times or bytes are not sensible numbers: {text[:80]!r}", line)
     return PathOperation(parts[0], unescaped(parts[4]), parts[1], times, size)
 
 

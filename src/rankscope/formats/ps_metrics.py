@@ -127,7 +127,7 @@ def _told(unit: str) -> str:
 def _problems(cells: dict[str, Printed]) -> Iterator[str]:
     low, high, mean, variance, stdev = (cells[name] for name in STATISTICS)
     if low.high < 0:
-        yield f"the minimum {low.value} is less than 0, which no duration is"
+        yield f"the minimum {low.value} is negative, which no duration can be"
     if low.low > mean.high or mean.low > high.high:
         yield f"the mean {mean.value} is not between the minimum {low.value} and the maximum {high.value}"
         return

@@ -91,7 +91,7 @@ def _matches(pattern: str) -> list[str]:
 
 def _add(path: Path, found_files: FoundFiles) -> None:
     if is_run(path):
-        found_files.problems.append(f"{path}: is a run already: rankscope report {path} shows it")
+        found_files.problems.append(f"{path}: is already a rankscope run: rankscope report {path} shows it")
     elif path.is_dir():
         below = list(_below(path))
         found_files.files += below
@@ -100,7 +100,7 @@ def _add(path: Path, found_files: FoundFiles) -> None:
     elif path.is_file():
         found_files.files.append(path)
     else:
-        found_files.problems.append(f"{path}: {'not a file' if path.exists() else 'leads nowhere'}")
+        found_files.problems.append(f"{path}: {'not a file' if path.exists() else 'a broken link'}")
 
 
 def _below(folder: Path) -> Iterator[Path]:
@@ -134,7 +134,7 @@ def settle_ranks(source: Source, processes: Sequence[RankFacts]) -> list[Note]:
     if len(ranks) != 1 or ranks[0].rank is not None or not named:
         return []
     ranks[0].rank, ranks[0].rank_source = int(named[-1]), "file name"
-    return [Note(f"rank {ranks[0].rank} is taken from the file's name: the file does not say it", where=str(source))]
+    return [Note(f"rank {ranks[0].rank} comes from the file's name: the file does not state it", where=str(source))]
 
 
 def _as_told(source: Source, ranks: Sequence[RankFacts], rank: int) -> list[Note]:
@@ -174,8 +174,8 @@ def _unknown(source: Source, head: bytes) -> BadFile:
     if head.startswith(rank_file.MAGIC):
         return source.bad("is a rank file of rankscope: give the folder of its run to rankscope report")
     if (place := head.find(b"\0")) >= 0:
-        return source.bad(f"has no known format (binary: a zero at byte {place}); rankscope load --list names them")
-    return source.bad("has no known format; rankscope load --list names them, --as chooses one")
+        return source.bad(f"has no known format (binary: a zero at byte {place}); see rankscope load --list")
+    return source.bad("has no known format; see rankscope load --list, or choose one with --as")
 
 
 def readings(source: Source, chosen: list[Piece]) -> Iterator[tuple[str, Reading]]:

@@ -102,7 +102,7 @@ def _of_process(source: Source, process: RocpdProcess, unread: list[Note], alone
     if alone and process.facts.rank is None:
         process.facts.rank = source.hints.rank
     reading = Reading(process.facts, tallies=process.sums.tallies() if process.sums else [])
-    text = "times of the database are those of the machine's own clock, not from 1970"
+    text = "the database has times of the machine's own clock, not Unix times"
     reading.notes = [Note(text, where=str(source)), *unread, *process.events.notes(source)]
     for block in process.events.blocks():
         reading.event_columns = block
@@ -310,7 +310,9 @@ def _others(source: Source, database: Database) -> list[Note]:
         if table in database.tables:
             (counts[table],) = next(database.rows(f"SELECT count(*) FROM {database.named(table)}"))
     return [
-        Note(f"{table}: {number} rows, in no table", where=str(source)) for table, number in counts.items() if number
+        Note(f"{table}: {number} rows, not in any table", where=str(source))
+        for table, number in counts.items()
+        if number
     ]
 
 

@@ -177,7 +177,7 @@ class RocprofFile:
             Figure(kernel, name, value, "count", statistic="total") for (kernel, name), value in self.counters.items()
         ]
         if not active and not rows and not self.figures:
-            raise self.source.bad("holds no row of rocprof that can be read")
+            raise self.source.bad("has no readable row of rocprof")
         about = self.bad.notes(self.source)
         if not active:
             yield self._summed(about)
@@ -186,7 +186,7 @@ class RocprofFile:
             reading = Reading(RankFacts(rank=rank, pid=pid, source=str(self.source.path)))
             reading.tallies = self.hsa[pid].tallies() if pid in self.hsa else []
             reading.figures = [] if place else self.figures
-            text = "times of the trace are those of the machine's own clock, not from 1970"
+            text = "the trace has times of the machine's own clock, not Unix times"
             reading.notes = [
                 *([] if place else [Note(text, where=str(self.source)), *about]),
                 *events.notes(self.source),

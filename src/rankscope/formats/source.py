@@ -96,7 +96,7 @@ class ZstdFrames(io.RawIOBase):
         while not self.ready and (piece := self.packed.read(ZSTD_PIECE)):
             self.ready = memoryview(self._unpacked(piece))
         if not self.ready and self.begun:
-            raise EOFError("the compressed data end in the middle")
+            raise EOFError("the compressed data are truncated")
         got = min(len(buffer), len(self.ready))
         buffer[:got] = self.ready[:got]
         self.ready = self.ready[got:]

@@ -209,7 +209,7 @@ def _reading(
     if first:
         reading.notes = [*log.notes, *_general_notes(log)]
     for other in (task for task in tasks if task.pending is not None):
-        text = f"{other.pending_name} of {other.number or 'the process'} had not returned when the log ends"
+        text = f"{other.pending_name} of {other.number or 'the process'} had not returned when the log ended"
         reading.notes.append(Note(text, where=str(log.source)))
     return reading
 

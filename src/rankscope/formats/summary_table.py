@@ -161,7 +161,7 @@ def _check_row(row: Row, source: Source) -> list[Note]:
     if row.total and row.mean and row.calls and not mean_fits(row):
         problems.append(f"{_ms(row.total)} in {row.calls} calls is not {_ms(row.mean)} on average")
     if row.least and row.mean and row.least.value - row.least.step > row.mean.value + row.mean.step:
-        problems.append(f"the least time {_ms(row.least)} is above the average {_ms(row.mean)}")
+        problems.append(f"the shortest time {_ms(row.least)} is above the average {_ms(row.mean)}")
     if row.most and row.mean and row.most.value + row.most.step + 1 < row.mean.value - row.mean.step:
         problems.append(f"the longest time {_ms(row.most)} is below the average {_ms(row.mean)}")
     if row.most and row.total and row.most.value - row.most.step > row.total.value + row.total.step:
@@ -256,7 +256,7 @@ def _check_sum(section: ProfileSection, shares: Shares, source: Source) -> list[
     if added > WHOLE + shares.slack:
         return [Note(f"{section.title}: the shares add up to {added} %", Severity.WARNING, where)]
     if section.complete and added < WHOLE - shares.slack:
-        text = f"{section.title}: the shares add up to {added} %: rows of {WHOLE - added} % are missing"
+        text = f"{section.title}: the shares add up to {added} %: rows with {WHOLE - added} % are missing"
         return [Note(text, Severity.WARNING, where)]
     return []
 

@@ -148,9 +148,7 @@ class TraceColumns:
         if not len(self):
             return []
         where = source.at(self._first_line)
-        remarks = [
-            Note("times of the trace count from the beginning of profiling, not from 1970", Severity.NOTE, where)
-        ]
+        remarks = [Note("the trace's times count from the start of profiling, not from 1970", Severity.NOTE, where)]
         if self._left_out:
             sentence = f"{self._left_out} events after the first {MOST_EVENTS} are in the sums only"
             remarks.append(Note(sentence, Severity.WARNING, where))

@@ -164,7 +164,7 @@ class ThapiText:
         self.source = source
         self.processes: dict[tuple[str, int], ThapiProcess] = {}
         self.unread = UnreadLines()
-        self.other = UnreadLines("of other events (in no table)")
+        self.other = UnreadLines("of other events (not in any table)")
         self.days_ns = 0
         self.last_ns = 0
         self.has_clock = False  # times are those of a day
@@ -430,7 +430,7 @@ class ThapiText:
             process.unended = self._end_marks(process)
         active = [process for process in self.processes.values() if len(process.events) or process.tallies]
         if not active:
-            raise self.source.bad("holds no call, kernel or sum of THAPI")
+            raise self.source.bad("has no call, kernel or sum of THAPI")
         # processes of which no table has anything are told of, too
         others = (process for process in self.processes.values() if not (len(process.events) or process.tallies))
         silent = [note for process in others for note in self._notes(process)]
@@ -445,12 +445,12 @@ class ThapiText:
     def _notes(self, process: ThapiProcess) -> list[Note]:
         notes, where = process.events.notes(self.source), str(self.source)
         counts = {
-            "calls or ranges had begun and not ended: left out": sum(map(len, process.open.values())) + process.unended,
+            "calls or ranges began but never ended: left out": sum(map(len, process.open.values())) + process.unended,
             "ends of calls without a beginning: left out": process.lone_exits,
-            "activities of the device have times in ticks of an unknown length: left out": process.unit_less,
-            "launches on the device whose times never came: left out": process.untimed
+            "device activities have times in ticks of unknown length: left out": process.unit_less,
+            "device launches never got times: left out": process.untimed
             + sum(not device.is_timed for device in process.launched.values()),
-            "times of the device without a launch: left out": len(process.early),
+            "device times without a launch: left out": len(process.early),
         }
         of = f"process {process.facts.pid}"
         return notes + [Note(f"{of}: {n} {what}", Severity.WARNING, where) for what, n in counts.items() if n]
@@ -458,7 +458,7 @@ class ThapiText:
     def _about_file(self) -> list[Note]:
         notes = [*self.unread.notes(self.source), *self.other.notes(self.source)]
         if self.has_clock:
-            text = "times of the trace are those of a day: they count from its midnight, not from 1970"
+            text = "the trace has times of day, without a date: they count from midnight, not from 1970"
             notes.append(Note(text, where=str(self.source)))
         return notes
 

@@ -170,7 +170,7 @@ class UnitraceText:
     # ------------------------------------------------------------ all of it
     def readings(self) -> Iterator[Reading]:
         if not self.sections and not self.submissions and not len(self.events):
-            raise self.source.bad("holds no table and no timeline of unitrace")
+            raise self.source.bad("has no table or timeline of unitrace")
         facts = RankFacts(rank=self.source.hints.rank, source=str(self.source.path))
         facts.devices = ", ".join(f"GPU {place} ({device})" for device, place in self.devices.items())
         reading = Reading(facts, figures=self.figures)
@@ -206,7 +206,7 @@ class UnitraceText:
             sections = [section for section in self.sections if section.title == wanted]
             summed = sum((row.total.value for section in sections for row in section.rows if row.total), Decimal(0))
             if sections and summed != total_ns:
-                text = f"{what} time of {backend}: {total_ns} ns are printed, the rows add up to {summed} ns"
+                text = f"{what} time of {backend}: {total_ns} ns is printed, but the rows add up to {summed} ns"
                 yield Note(text, Severity.WARNING, self.source.at(line))
 
 

@@ -235,7 +235,7 @@ class XSpace:
     # ------------------------------------------------------------ all of it
     def readings(self) -> Iterator[Reading]:
         if not len(self.events):
-            raise self.source.bad("has no event on a host or a device in it")
+            raise self.source.bad("has no host or device events")
         self.facts.devices = ", ".join(self.devices)
         reading = Reading(self.facts, tallies=self.operations.tallies())
         reading.notes = [*self._notes(), *self.events.notes(self.source)]
@@ -252,14 +252,14 @@ class XSpace:
 
     def _notes(self) -> list[Note]:
         where = str(self.source)
-        notes = [Note(f"it says: {problem}", Severity.WARNING, where) for problem in self.problems[:20]]
+        notes = [Note(f"the profiler says: {problem}", Severity.WARNING, where) for problem in self.problems[:20]]
         if self.damaged:
             notes.append(Note(f"{self.damaged} damaged events left out", Severity.WARNING, where))
         for plane, number in self.left_out.items():
             if number:
                 notes.append(Note(f"{number} events of {plane or 'a plane without a name'}: left out", where=where))
         if self.started_ns is None:
-            notes.append(Note("times may not count from 1970: the file does not say when it began", where=where))
+            notes.append(Note("times may not be Unix times: the file does not say when it began", where=where))
         return notes
 
 
@@ -323,6 +323,6 @@ def read(source: Source) -> Iterator[Reading]:
         space.take(memoryview(bytes(content)))
     except (Damaged, RecursionError) as problem:
         if not len(space.events):
-            raise source.bad(f"is no profile of XLA, or was cut off ({problem})") from None
-        space.problems.append(f"the file is damaged ({problem}): what comes after is missing")
+            raise source.bad(f"is not an XLA profile, or is truncated ({problem})") from None
+        space.problems.append(f"the file is damaged ({problem}): the rest is missing")
     yield from space.readings()

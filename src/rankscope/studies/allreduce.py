@@ -77,7 +77,7 @@ HOST = "Part 1: CPU host profiling, total time and total number of calls"
 GPU = "Part 2: GPU profiling, total time and total number of calls"
 COPIED = "Part 3: Memory profiling, total memory and total number of calls: copies and memsets on devices"
 SENT = "Part 3: Memory profiling, total memory and total number of calls: messages"
-ABSENT = "Absent: no device was used, or none that the recorder knows."
+ABSENT = "Absent: no device was used, or none that rankscope records."
 # Gloo's collectives are done by threads of its own: their time is that from beginning to completion, for which the
 # program waits. What other libraries have in progress overlaps with calls that are counted.
 SEEN = f"""
@@ -158,7 +158,7 @@ def three_parts(outcomes: Sequence[Outcome]) -> list[Table]:
         backend for backend in named(profiles) if not any(profiles[at].layers for at in profiles if at[0] == backend)
     ]
     if unseen:
-        text = f"{', '.join(unseen)}: the recorder saw no call, so these parts are empty (docs/studies/backends.md)"
+        text = f"{', '.join(unseen)}: no calls were recorded, so these parts are empty (docs/studies/backends.md)"
         host.warnings.append(text)
     return [counts(profiles), host, device, copied, sent]
 
@@ -202,7 +202,7 @@ def part(
 
 def counts(profiles: Places) -> Table:
     """How many hosts, processes, threads and devices each part was seen on."""
-    table = Table("counts", "What was seen of each backend", COUNTS, [])
+    table = Table("counts", "Recorded data by backend", COUNTS, [])
     for (backend, ranks), profile_of in profiles.items():
         if not profile_of.layers:
             table.rows.append((backend, ranks, "nothing", *[None] * 6, profile_of.largest_bytes))

@@ -94,7 +94,7 @@ def python_for(backend: str, pythons: Pythons) -> Python | Missing:
     ):
         return Missing(f"{needs.modules[0]} in {able[0].path} was built without it ({needs.built} is not true)")
     if needs.launcher == "mpirun" and not able[0].mpirun:
-        return Missing(f"no mpirun beside {able[0].path} nor on the PATH: install an MPI, or choose --launcher")
+        return Missing(f"no mpirun beside {able[0].path} or on the PATH: install an MPI, or choose --launcher")
     return able[0]
 
 

@@ -123,12 +123,12 @@ def waits(outcomes: Sequence[Outcome], operation: str) -> list[Table]:
         sizes.rows += [(backend, ranks, *(figures[column.name] for column in SIZES[2:])) for figures in by_size]
         shares.rows.append((backend, ranks, *sums(by_size), awaited(repeats[0])))
     shares.notes.append(
-        "From the recorded run: first calls and warm-up included, summed over the ranks; what each column means: "
+        "From the recorded run: first calls and warm-up included, summed over the ranks; columns: "
         "docs/reference/metrics.md, collectives."
     )
     for backend, scales in unseen.items():
-        sentence = f"{backend}: the recorder saw no {operation} of it on {', '.join(scales)} ranks, so nothing is shown"
-        shares.warnings.append(f"{sentence} (docs/studies/backends.md says what is seen of which backend)")
+        sentence = f"{backend}: no {operation} was recorded on {', '.join(scales)} ranks, so nothing is shown"
+        shares.warnings.append(f"{sentence} (docs/studies/backends.md says what is recorded of each backend)")
     return [shares, sizes]
 
 
@@ -230,7 +230,7 @@ def full(points: Sequence[MeasuredPoint]) -> Table:
     rows: list[tuple[Value, ...]] = [tuple(getattr(measured, column.name) for column in FULL) for measured in points]
     table = Table("sizes", "Every size", FULL, rows)
     table.notes.append(
-        "Min, median and max of the timed calls, each by its slowest rank; warm-up and first call apart."
+        "Min, median and max of the timed calls, each on its slowest rank; without warm-up and first call."
     )
     return table
 
@@ -245,5 +245,5 @@ def first_calls(points: Sequence[MeasuredPoint]) -> Table:
         other = (worst.first_ratio, worst.size_bytes) if worst else (None, None)
         rows.append((backend, ranks, first.size_bytes, first.first_ns, first.median_ns, first.first_ratio, *other))
     table = Table("first", "First against later calls", FIRST, rows)
-    table.notes.append("The job's first collective also waits for ranks that come later out of their initialisation.")
+    table.notes.append("The job's first collective also waits for ranks that finish initialisation later.")
     return table

@@ -143,7 +143,7 @@ def speeds(places: Mapping[Place, list[Outcome]]) -> Table:
         rows.append((*place_cells(place), 1e3 * samples / mean_ms, 1e6 * mean_ms, 1e6 * warm_ms, *wait, share))
     table = Table("ddp", "Hooks by trainers and parameter servers", SPEED_COLUMNS, rows)
     table.notes += [
-        "Samples/s: trainers × batch ÷ the mean time of a batch of the measured pass; the warm-up pass stands apart.",
+        "Samples/s: trainers × batch ÷ the mean time of a batch of the measured pass; the warm-up pass is separate.",
         "Servers wait for the last trainer: from the arrival of the first trainer's gradient to that of the last "
         "one's, for each bucket that a server averages: mean and longest. Of the pass: the share of the measured "
         "pass in which at least one bucket of a server waited so, mean of the servers.",
@@ -173,8 +173,8 @@ def per_process(place: Place, outcome: Outcome, batches: int) -> Table:
     for result in outcome.results:
         table.rows += process_rows(outcome, result, batches)
     table.notes.append(
-        "No GPU: parts of the measured pass's steps, each without what it was blocked, and its collectives, from their "
-        "take-up to their end: the smallest time is that of the trainer that the others wait for. The barrier between "
+        "No GPU: step parts of the measured pass, each without its blocked time, and its collectives, from "
+        "start to end: the trainer with the smallest time is the one the others wait for. The barrier between "
         "the passes is in the first step. Waiting for a server is no collective: it is in backward."
     )
     return table

@@ -165,9 +165,9 @@ def growth_tables(grown: Sequence[Growth], to: Sequence[float] = ()) -> list[Tab
     tables = [steepest(by_scale), speed_up(by_scale), crossovers(by_scale, most=MOST_PAIRS)]
     if to:
         tables.append(projection(by_scale, to))
-    sizes = replace(steepest(by_size), name="size_laws", title="How it grows with the size of the message")
+    sizes = replace(steepest(by_size), name="size_laws", title="How it grows with message size")
     meeting = crossovers(by_size, most=MOST_PAIRS)
-    tables += [sizes, replace(meeting, name="size_break_even", title="Break-evens by the size of the message")]
+    tables += [sizes, replace(meeting, name="size_break_even", title="Break-evens by message size")]
     return [table for table in tables if table.rows or (table.notes and table.name.endswith("break_even"))]
 
 
@@ -209,7 +209,7 @@ def series_in(folder: Path) -> list[Series]:
     identity = ledger.description().get("identity") or {}
     outcomes = [ledger.outcome(cell) for cell in cells_in(folder)]
     if not any(outcome.done for outcome in outcomes):
-        raise BadStudy(f"{folder}: no cell of this study is done: continue it with rankscope study --resume")
+        raise BadStudy(f"{folder}: no cell of this study has finished: continue it with rankscope study --resume")
     study = STUDIES.get(str(identity.get("study"))) or own_study(str(identity.get("study")), outcomes)
     return [growth_of.series for growth_of in growing(study, outcomes, identity.get("settings", {}))]
 
@@ -279,7 +279,7 @@ def cells_table(study: Study, outcomes: Sequence[Outcome]) -> Table:
     done = sum(outcome.done for outcome in outcomes)
     table = Table("cells", f"Cells: {done} of {len(outcomes)} done", columns, rows)
     if done < len(outcomes):
-        table.warnings.append(f"{len(outcomes) - done} of {len(outcomes)} cells are missing in the tables: see Cells")
+        table.warnings.append(f"{len(outcomes) - done} of {len(outcomes)} cells are missing from the tables: see Cells")
     return table
 
 

@@ -23,7 +23,7 @@ STUDY = "study.json"
 def begin(folder: Path, planned: dict[str, Any]) -> None:
     before = read_json(folder / STUDY) or {}
     if before and before.get("identity") != planned["identity"]:
-        raise BadStudy(f"{folder} holds another study: give another folder, as in OUT=other sh …")
+        raise BadStudy(f"{folder} contains another study: choose another folder, as in OUT=other sh …")
     planned["environment"] = joined(before.get("environment"), environment(Pythons(planned["asked"]["pythons"])))
     write_json(folder / STUDY, planned)
 

@@ -60,7 +60,7 @@ class Output:
 
     def close(self) -> None:
         if self.left_out:
-            self.write(f"\n… {self.left_out} bytes were left out here …\n".encode())
+            self.write(f"\n… {self.left_out} bytes omitted here …\n".encode())
         self.write(self.tail)
         self.file.close()
 

@@ -37,12 +37,12 @@ BOUND = (
     Column("place", Unit.NAME, "Place"),
     RANKS,
     Column("expected_operations", Unit.COUNT, "Operations expected"),
-    Column("asked_operations", Unit.COUNT, "Operations asked"),
-    Column("at_least_ns", Unit.NS, "Bound: the larger"),
-    Column("at_most_ns", Unit.NS, "Bound: the sum"),
+    Column("asked_operations", Unit.COUNT, "Operations counted"),
+    Column("at_least_ns", Unit.NS, "Lower bound"),
+    Column("at_most_ns", Unit.NS, "Upper bound"),
     Column("local_ns", Unit.NS, "Local"),
     Column("measured_ns", Unit.NS, "Measured"),
-    Column("of_bound", Unit.NUMBER, "Measured ÷ (local + sum)"),
+    Column("of_bound", Unit.NUMBER, "Measured ÷ (local + upper bound)"),
 )
 PROJECTION = (
     Column("framework", Unit.NAME, "Framework"),
@@ -51,9 +51,9 @@ PROJECTION = (
     Column("calls_ns", Unit.NS, "At most"),
     Column("path_operations", Unit.COUNT, "Paths × ranks"),
     Column("path_ns", Unit.NS, "At most"),
-    Column("cached_operations", Unit.COUNT, "Remembered by ranks"),
+    Column("cached_operations", Unit.COUNT, "Cached by ranks"),
     Column("cached_ns", Unit.NS, "At most"),
-    Column("grown_ns", Unit.NS, "As it grew"),
+    Column("grown_ns", Unit.NS, "Extrapolated"),
 )
 
 
@@ -148,18 +148,14 @@ def calls_table(outcomes: Sequence[Outcome]) -> Table:
 
 def place_table(times: Times) -> Table:
     table = time_per_place(times.imports)
-    note = (
-        "The slowest rank, the median over the repeats. The ranks of a machine share its cores and its memory of files."
-    )
-    slow = "slow, cached: every rank has a mount of its own, cold, as if alone on a node; all share the server's rate."
+    note = "The slowest rank, the median over the repeats. The ranks of a machine share its cores and its page cache."
+    slow = "slow, cached: every rank has its own cold mount, as if alone on a node; all share the server's rate."
     return replace(table, columns=(RANKS, *table.columns[1:]), notes=[note, slow])
 
 
 def staged_table(times: Times) -> Table:
     table = staged_times(times.staged)
-    note = (
-        "tmp transfer: from the start of a rank until its copy is there, the longest; ranks of a node share one copy."
-    )
+    note = "tmp transfer: longest time from a rank's start until its copy is ready; ranks of a node share one copy."
     return replace(table, columns=(RANKS, *table.columns[1:]), notes=[note])
 
 
@@ -196,8 +192,8 @@ def bound_table(
             (timed.framework, timed.place, timed.nodes, projected_times.server_operations, operations, *bounds)
         )
     table.notes.append(
-        "Expected: operations of one rank × ranks; asked: what the file system counted. The larger and the sum of "
-        "latency and queue bound the time that the file system takes; local: what computing takes, on shared cores."
+        "Expected: operations of one rank × ranks; counted: by the file system. The larger and the sum of "
+        "latency and queue bound the file system's time; local: the time for computing, on shared cores."
     )
     return table
 
@@ -231,14 +227,14 @@ def projection_table(outcomes: Sequence[Outcome], counts: dict[str, ImportCounts
             if isinstance(law, str):
                 refused[f"{framework}: {law}"] = None
             table.rows.append((*row, law.value if isinstance(law, LawEstimate) else None))
-    rate = f"{int(settings['server']):,} operations a second"
+    rate = f"{int(settings['server']):,} operations per second"
     table.notes.append(
-        f"If all of it reached a server that does {rate}: every system call; every path below the environment, as one "
-        "operation; each such name once for each rank. Not a forecast: nodes with a shared cache ask far less."
+        f"If all of it reached a server with {rate}: every system call; every path below the environment, as one "
+        "operation; each such name once for each rank. Not a forecast: nodes with a shared cache send far fewer."
     )
     if grown:
         table.notes.append(
-            "As it grew: the model fitted to the times measured at place slow, whose server is another one."
+            "Extrapolated: the model fitted to the times measured at place slow, which has a different server."
         )
-    table.notes += [f"Not projected from what was measured: {text}" for text in refused]
+    table.notes += [f"Not extrapolated: {text}" for text in refused]
     return table

@@ -100,7 +100,7 @@ def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> CellJo
         return python
     by_mpi = module.partition(".")[0] in STARTS_MPI
     if by_mpi and not python.mpirun:
-        return Missing(f"no mpirun beside {python.path} nor on the PATH: install an MPI")
+        return Missing(f"no mpirun beside {python.path} or on the PATH: install an MPI")
     python = without_links(python)
     command = (python.path, path_of("imports"), module, folder)
     cell_job = CellJob((*command, python.prefix), "mpirun" if by_mpi else "local", python.path, ONE_THREAD)
@@ -127,11 +127,11 @@ def without_links(python: Python) -> Python:
 def against_slowness(python: Python) -> str:
     """Why this Python's environment cannot be put behind a slow file system, if it cannot."""
     if python.elsewhere:
-        return "it needs rankscope itself: run the study where that is installed"
+        return "it needs rankscope itself: run the study where rankscope is installed"
     if reason := reason_against_running():
         return f"no slow file system can be mounted here: {reason}"
     if python.prefix in SYSTEM:
-        return f"{python.path} is the system's own Python: name one of an environment of its own with --python"
+        return f"{python.path} is the system's own Python: name one in a virtual environment with --python"
     return ""
 
 
@@ -152,7 +152,7 @@ def found_python(module: str, folder_given: str, pythons: Pythons) -> Python | M
         return pythons.having(package) or Missing(pythons.without(package))
     path = os.path.join(folder_given, "bin", "python")
     if not os.access(path, os.X_OK):
-        return Missing(f"{path}: there is no Python: put an environment there, or name another folder with --places")
+        return Missing(f"{path}: no Python there: put an environment there, or name another folder with --places")
     if not importable(path, package):
         return Missing(f"no {package} in {path}: install it there")
     return probe(path)

@@ -133,7 +133,7 @@ def probe(path: str, *more: str) -> Python:
     """Ask it; the interpreter is not followed through links, which would leave its environment."""
     where = shutil.which(path)
     if where is None:
-        raise BadStudy(f"--python {path}: there is no such program")
+        raise BadStudy(f"--python {path}: no such program")
     where = os.path.abspath(where)
     try:
         answer = subprocess.run(
@@ -146,7 +146,8 @@ def probe(path: str, *more: str) -> Python:
         )
         facts = json.loads(answer.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as problem:
-        raise BadStudy(f"--python {path}: it cannot be asked what it has ({problem})") from None
+        why = f"exit code {problem.returncode}" if isinstance(problem, subprocess.CalledProcessError) else problem
+        raise BadStudy(f"--python {path}: it cannot list its packages ({why})") from None
     return Python(where, facts["version"], facts["prefix"], facts["modules"])
 
 

@@ -72,7 +72,7 @@ def chosen(start: JobStart) -> str:
     if kind == "auto":
         kind = (not start.wanted.elsewhere and allocation()) or start.job.launcher
     if kind == "mpirun" and start.wanted.elsewhere:
-        raise BadStudy(f"which MPI is on the other machine? say it by --launcher {', '.join(MPI_KINDS)}, srun or pals")
+        raise BadStudy(f"which MPI is on the other machine? Choose --launcher {', '.join(MPI_KINDS)}, srun or pals")
     if kind == "mpirun":
         kind = mpi_kind(mpirun_of(start))
     if kind not in LAUNCHERS:
@@ -91,7 +91,7 @@ def allocation() -> str:
 
 def local(start: JobStart) -> tuple[list[str], dict[str, str]]:
     if start.wanted.more or start.nodes > 1:
-        raise BadStudy("--launcher local starts processes of this machine: it has no --ppn and no further words")
+        raise BadStudy("--launcher local starts processes on this machine: it takes no --ppn and no further arguments")
     return [start.wanted.python, beside("local"), str(start.ranks), "--", *start.command], {}
 
 
@@ -199,7 +199,7 @@ def mpirun_of(start: JobStart) -> str:
     if on_path("mpirun"):
         return "mpirun"
     raise BadStudy(
-        f"no mpirun beside {start.job.python or sys.executable} nor on the PATH: install an MPI, or choose --launcher"
+        f"no mpirun beside {start.job.python or sys.executable} or on the PATH: install an MPI, or choose --launcher"
     )
 
 

@@ -97,8 +97,8 @@ def negotiation(places: Places) -> Table:
     table.notes += [
         "Samples/s: steps × batch × ranks ÷ the seconds of the slowest rank, over the epochs after the first.",
         "Calls and times: mean of the ranks, from MPI_Init to MPI_Finalize. A call of at most 8 bytes carries no "
-        "gradient: ranks agree by it that a tensor is ready everywhere.",
-        "Wait share: of the time in collectives, what passed until the last rank had come; the rest is transfer "
+        "gradient: with it, ranks agree that a tensor is ready everywhere.",
+        "Wait share: of the time in collectives, the part until the last rank arrived; the rest is transfer "
         "and exit skew. Ranks wait in the first collective after their work, which is the small one.",
     ]
     return table
@@ -191,9 +191,7 @@ def balance(places: Places) -> Table:
         extremes = [value for row in rows for value in (row[3], row[1])]
         longest = max((float(str(row[4])) for row in rows if row[4] is not None), default=None)
         table.rows.append((*version(place, repeats[0]), *extremes, longest, ratio))
-    table.notes.append(
-        "The rank with the least time in MPI is, where they wait for each other, the one that the others wait for."
-    )
+    table.notes.append("Where ranks wait for each other, the rank with the least time in MPI is the straggler.")
     return table
 
 
@@ -254,7 +252,7 @@ def lacking(python: Python, library: str, device: str) -> str:
     if library == "horovod" and not is_true_after_import(python.path, "horovod.torch", "horovod.torch.mpi_built()"):
         return f"the Horovod of {python.path} is built without MPI: build it with HOROVOD_WITH_MPI=1"
     if device == "cuda" and library == "torch":
-        return "gradients on a GPU go by mpi4py only: choose --libraries mpi4py, or --device cpu"
+        return "gradients on a GPU need mpi4py: choose --libraries mpi4py, or --device cpu"
     if device == "cuda" and not takes_gpu_buffers(python):
         return f"the MPI of {python.path} is not CUDA-aware: build it with CUDA, or choose --device cpu"
     return ""

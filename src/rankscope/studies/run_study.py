@@ -91,13 +91,13 @@ def judged(attempt: Path, cell: Cell, ended: dict[str, Any]) -> tuple[State, str
     if ended.get("timed_out") or code is None:
         return "timed out", f"stopped after {ended.get('timeout_s', 0):g} s{last_words(attempt)}"
     if code == TIME_UP:  # by the command `timeout`, which counts from when the batch system has begun the job
-        return "timed out", f"it ran out of time{last_words(attempt)}"
+        return "timed out", f"it timed out{last_words(attempt)}"
     if code:
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         return "failed", f"{how}{last_words(attempt)}"
     seen, world = ranks_seen(attempt)
     if seen < cell.ranks:
-        return "incomplete", f"{seen} of {cell.ranks} ranks were seen{last_words(attempt)}"
+        return "incomplete", f"{seen} of {cell.ranks} ranks were recorded{last_words(attempt)}"
     if world is not None and world < cell.ranks:
         return "failed", f"MPI had {world} of {cell.ranks} ranks: {MISFIT}"
     if ended.get("results", True):
@@ -287,7 +287,7 @@ def same_study(request: StudyRequest, ledger: Ledger) -> dict[str, Any]:
     if before and before.get("identity") != request.identity():
         other = differing(before.get("identity", {}), request.identity())
         raise BadStudy(
-            f"{ledger.folder}: the study there differs in {', '.join(other) or 'what it is'}: its cells do not belong "
+            f"{ledger.folder}: the study there differs in {', '.join(other) or 'its kind'}: its cells do not belong "
             "together with these; give another --out"
         )
     return before

@@ -29,7 +29,7 @@ RECORDED = (
     Column("scale", Unit.COUNT, "Ranks"),
     Column("phase", Unit.NAME, "Phase"),
     Column("what", Unit.NAME, "What"),
-    Column("ranks", Unit.COUNT, "Ranks that have it"),
+    Column("ranks", Unit.COUNT, "Ranks with it"),
     Column("min_ns", Unit.NS, "Min"),
     Column("median_ns", Unit.NS, "Median"),
     Column("max_ns", Unit.NS, "Max"),
@@ -80,7 +80,7 @@ def together(seconds_of: Mapping[tuple[str | int, ...], Mapping[str, float]], st
     table.notes += [
         "By the program's own clock: each part by its slowest rank, the median over the repeats. "
         "Total: from the first line of the program.",
-        "MPI is initialised in the part Init also by mpi4py, which by itself does so while it is imported.",
+        "Init includes MPI's initialisation also for mpi4py, which otherwise does it while it is imported.",
         f"A step: {'; '.join(f'{backend}: {what}' for backend, what in step.items())}.",
     ]
     return table
@@ -100,12 +100,12 @@ def one_part(seconds_of: Mapping[tuple[str | int, ...], Mapping[str, float]], pa
 
 def phases(outcomes: Sequence[Outcome]) -> Table:
     """What the recorder saw of the same jobs, from the start of the processes to their end."""
-    table = Table("recorded_phases", "The same by the recorder: phases from process start to end", RECORDED, [])
+    table = Table("recorded_phases", "The same as recorded: phases from process start to end", RECORDED, [])
     for (backend, ranks), repeats in by_place(outcomes, "backend").items():
         answer = repeats[0].run.table("phases")
         places = [answer.columns.index(name) for name in PHASES]
         table.rows += [(backend, ranks, *(row[place] for place in places)) for row in answer.rows]
-    table.notes.append("Of the first repeat; what each phase is: docs/reference/metrics.md, phases.")
+    table.notes.append("First repeat only; for the phases see docs/reference/metrics.md, phases.")
     return table
 
 

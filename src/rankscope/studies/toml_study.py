@@ -47,9 +47,9 @@ def check(path: Path, document: Mapping[str, Any]) -> None:
             if section == "axes":
                 check_axis(path, where, key, value)
             elif key not in known:
-                raise BadStudy(f"{path}: {where} is not known; known are {', '.join(known)}")
+                raise BadStudy(f"{path}: {where} is unknown; known are {', '.join(known)}")
             elif not isinstance(value, known[key]) or isinstance(value, bool) != (known[key] is bool):
-                raise BadStudy(f"{path}: {where} is a {type(value).__name__} where another kind is expected")
+                raise BadStudy(f"{path}: {where} is a {type(value).__name__} where another type is expected")
             elif isinstance(value, (int, float)) and known[key] is not bool and value <= 0:
                 raise BadStudy(f"{path}: {where} must be more than 0")
     if not document.get("workload", {}).get("command"):
@@ -68,11 +68,11 @@ def check(path: Path, document: Mapping[str, Any]) -> None:
 
 def check_axis(path: Path, where: str, name: str, values: Any) -> None:
     if name in TAKEN:
-        raise BadStudy(f"{path}: {where}: an axis cannot be called {name}, which stands for something else in commands")
+        raise BadStudy(f"{path}: {where}: an axis cannot be called {name}, which has another meaning in commands")
     if not isinstance(values, list) or not values:
         raise BadStudy(f"{path}: {where} must be a list of at least one value")
     if any(isinstance(value, (dict, list)) for value in values):
-        raise BadStudy(f"{path}: {where}: its values must be words or numbers")
+        raise BadStudy(f"{path}: {where}: its values must be strings or numbers")
     if len({str(value) for value in values}) < len(values):
         raise BadStudy(f"{path}: {where} has a value twice")
     if name == "ranks" and any(not isinstance(ranks, int) or isinstance(ranks, bool) or ranks < 1 for ranks in values):
@@ -84,9 +84,7 @@ def filled(path: Path, word: str, words: Mapping[str, str]) -> str:
     try:
         return word.format_map(words)
     except (KeyError, ValueError, IndexError):
-        raise BadStudy(
-            f"{path}: {word!r}: in braces there may be {', '.join(words)}; a brace itself is doubled"
-        ) from None
+        raise BadStudy(f"{path}: {word!r}: braces may contain {', '.join(words)}; write a brace itself twice") from None
 
 
 # ---------------------------------------------------------------- the tables of a study of one's own
@@ -104,7 +102,7 @@ def results(outcomes: Sequence[Outcome], axes: Sequence[str]) -> Table:
     for place, ranks in by_key.items():
         values = [[rank[name] for rank in ranks if is_number(rank.get(name))] for name in names]
         rows.append((*place, *(statistics.median(numbers) if numbers else None for numbers in values)))
-    return Table("results", "What the ranks have left", columns, rows)
+    return Table("results", "Results of the ranks", columns, rows)
 
 
 def is_number(value: object) -> bool:

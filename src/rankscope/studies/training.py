@@ -21,12 +21,12 @@ MOST = 16  # activities in the table of how they move
 Place = tuple[str | int, ...]
 NOTES = (
     "Images/s (sequences/s for the transformer): measured steps × batch ÷ the seconds of the slowest rank for them. "
-    f"The first {WARMUP} steps are not in it. The batch is that of all ranks together.",
+    f"The first {WARMUP} steps are left out. The batch is over all ranks.",
     "data-parallel: what torch.nn.DataParallel does with the devices of one process, done with ranks: rank 0 sends the "
     "parameters to all before each step and gets the sum of their gradients after it.",
 )
 CROWDED = "SELECT host FROM ranks WHERE role = 'rank' GROUP BY host HAVING count(*) > max(cpus_allowed)"
-SMALL = "Without a GPU models are an eighth as wide and images 64 pixels (--shrink, --image): the column Parameters."
+SMALL = "Without a GPU, models are an eighth as wide and images 64 pixels wide (--shrink, --image): see Parameters."
 
 
 def axes(settings: Settings) -> Mapping[str, Sequence[str]]:
@@ -110,12 +110,12 @@ def speeds(
         if crowded:
             many = ", ".join(map(str, crowded))
             table.warnings.append(
-                f"more ranks than CPUs on a host at {many} ranks: their speed-up says nothing of scaling"
+                f"more ranks than CPUs on a host at {many} ranks: their speed-up says nothing about scaling"
             )
     table.notes.append(
-        "Shares: of the time of all steps after the first, all ranks."
+        "Shares: of the time of all steps after warm-up, all ranks."
         if settings["device"] == "cpu"
-        else "Shares: of the time of all GPU activities of the run, added up; a kernel of NCCL runs while it waits."
+        else "Shares: of the time of all GPU activities of the run, added up; an NCCL kernel also runs while it waits."
     )
     return table
 
@@ -148,7 +148,7 @@ def moves(seen: Mapping[Place, list[ProfiledActivity]]) -> list[Table]:
             (*key, *(share_of[cell].get(key) for cell in cells)) for key in keys if key in heaviest
         ]
         table = Table(f"shares_{model}_{style}", f"{model}, {style}: shares by batch and ranks", columns, rows)
-        table.notes.append("Each share: of the time of its type in that cell.")
+        table.notes.append("Each share is of the time of its type in that cell.")
         shown.append(table)
     return shown
 
@@ -163,8 +163,8 @@ def profiles(seen: Mapping[Place, list[ProfiledActivity]], steps: int) -> list[T
         text = (
             f"GPU activities of the whole run, {WARMUP} + {steps} steps and the set-up, all ranks added up."
             if on_gpu
-            else f"No GPU: parts of the {steps} steps after the first {WARMUP}, each without what it was blocked, and "
-            "the collectives in them (from take-up to end, while the step may go on), all ranks added up."
+            else f"No GPU: parts of the {steps} steps after the first {WARMUP}, each without its blocked time, and "
+            "the collectives in them (from start to end, while the step may continue), all ranks added up."
         )
         shown[0].notes.insert(0, text)
     return shown

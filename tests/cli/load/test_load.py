@@ -250,7 +250,7 @@ def test_equal_names_loaded_from_two_folders_are_told_apart(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     load_from_two_folders(monkeypatch)
-    negative = [row["where"] for row in table("checks", capsys, "run") if "less than 0" in row["text"]]
+    negative = [row["where"] for row in table("checks", capsys, "run") if "is negative" in row["text"]]
     assert negative == ["monday/trainer.csv:2", "friday/trainer.csv:2"]
     series = dict.fromkeys(row["series"] for row in table("figures", capsys, "run"))
     assert list(series) == ["trainer [monday/trainer.csv]", "trainer [friday/trainer.csv]"]
@@ -261,7 +261,7 @@ def test_a_name_that_is_the_only_one_stays_as_it_was_given(capsys: pytest.Captur
     Path("monday/trainer.csv").write_text(METRICS.format(metric="forward"))
     Path("server.csv").write_text(METRICS.format(metric="backward"))
     assert command.run([str(Path("monday/trainer.csv").absolute()), "server.csv"]) == 0
-    told = [row["where"] for row in table("checks", capsys) if "less than 0" in row["text"]]
+    told = [row["where"] for row in table("checks", capsys) if "is negative" in row["text"]]
     assert told == [f"{Path('monday/trainer.csv').absolute()}:2", "server.csv:2"]
     assert {row["series"] for row in table("figures", capsys)} == {"trainer", "server"}
 

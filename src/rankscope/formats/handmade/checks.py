@@ -50,7 +50,7 @@ def _strange_units(column: Measured) -> Iterator[Problem]:
 
 
 def _swaps(columns: Sequence[Measured]) -> Iterator[tuple[Problem, Measured, Point]]:
-    """Rows of two parts of a table that fit the rows around them only when exchanged."""
+    """Rows of two parts of a table that fit the rows around them only if swapped."""
     parts: dict[tuple[int, str], list[list[Measured]]] = {}
     for group in _groups(columns):
         parts.setdefault((group[0].table, group[0].series), []).append(group)
@@ -93,7 +93,7 @@ def _swapped(pairs: list[Pair], scale: float) -> Iterator[tuple[Problem, Measure
         a, b, one, other = pairs[0]
         if one and other:
             text = f"{a.series} at {scale:g}: “{a.header}” {_row_text(pairs, 2)} and “{b.header}” {_row_text(pairs, 3)}"
-            sentence = f"{text} (line {other.line}) fit the rows around them only when exchanged"
+            sentence = f"{text} (line {other.line}) fit the rows around them only if swapped"
             for column_a, column_b, point_a, point_b in pairs:
                 for column, point in ((column_a, point_a), (column_b, point_b)):
                     if point:
@@ -153,7 +153,7 @@ def _constant_totals(columns: Sequence[Measured], exchanged: set[tuple[int, int]
     for (_, line), texts in by_line.items():
         yield (
             line,
-            f"totals that do not grow with the scale: {'; '.join(texts)}: one host measured where many were meant?",
+            f"totals that do not grow with the scale: {'; '.join(texts)}: was one host measured instead of all?",
         )
 
 

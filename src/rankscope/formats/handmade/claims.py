@@ -56,7 +56,7 @@ def _hosts(lines: Sequence[tuple[int, str]], columns: Sequence[Measured]) -> Ite
         named = "nodes" if any(column.scale_name == "nodes" for column in along) else "(nodes, by the header lines)"
         more = f" (and {len(fewer) - 1} more lines)" if len(fewer) > 1 else ""
         sentence = f"“{fewer[0][1]}” were profiled{more}, but the tables go up to {largest:g} {named}"
-        yield fewer[0][0], f"{sentence}: each row is of one host?"
+        yield fewer[0][0], f"{sentence}: does each row show one host?"
 
 
 def _rates(lines: Sequence[tuple[int, str]]) -> tuple[float, int] | None:
@@ -101,7 +101,7 @@ def _projection(
     predicted_s = label.quantity.value * scale * per_node / per_second
     if min(point.quantity.value for _, point in ends) / 1e9 < MUCH_LESS * predicted_s:
         hours = product / per_second / 3600
-        text = f"{product:,.0f} calls at {per_second:,.0f} a second are {hours:.1f} h, but that is only an upper bound"
+        text = f"{product:,.0f} calls at {per_second:,.0f} per second are {hours:.1f} h, which is only an upper bound"
         gives = f"the same product gives {predicted_s:,.0f} s at {scale:g} nodes × {per_node}, where"
         measured = ", ".join(
             f"{column.header} took {p.quantity.value / 1e9:,.1f} s (line {p.line})" for column, p in ends[:6]
@@ -143,7 +143,7 @@ def _ratios(number: int, text: str, columns: Sequence[Measured]) -> Iterator[Pro
         (low, low_line), (high, high_line) = min(ratios), max(ratios)
         claimed = float(match[2])
         if low < claimed / WRONG or high > claimed * WRONG:
-            sentence = f"“{match[0]}”: by the tables it is {low:.2g} times (line {low_line}) to {high:.2g} times"
+            sentence = f"“{match[0]}”: in the tables it is {low:.2g} times (line {low_line}) to {high:.2g} times"
             yield number, f"{sentence} (line {high_line})"
 
 
@@ -169,7 +169,7 @@ def _break_even(number: int, text: str, columns: Sequence[Measured]) -> Iterator
             if method and column.scale_name == match[3].lower():
                 crossings += [place for other in columns if (place := _crossing(column, other, method, claimed))]
         if crossings:
-            yield number, f"“{match[0].strip()}”: by the tables it pays from less: {'; '.join(crossings)}"
+            yield number, f"“{match[0].strip()}”: in the tables it pays at smaller scales: {'; '.join(crossings)}"
 
 
 def _method(column: Measured, words: list[str]) -> str:
