@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import gc
+import sys
 from typing import Any
 
 WORD, NUMBER, TEXT = ctypes.c_uint64, ctypes.c_uint32, ctypes.c_char_p
@@ -23,6 +25,7 @@ SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "rankscope_optimizer": (None, (WORD,)),
     "rankscope_optimizers": (None, (ctypes.c_int,)),
     "rankscope_optimizer_skipped": (None, (WORD,)),
+    "rankscope_python": (None, (ctypes.c_void_p, ctypes.c_void_p)),
     "rankscope_mark": (None, (NUMBER, TEXT, WORD)),
     "rankscope_rank": (None, (ctypes.c_int32, ctypes.c_int32)),
     "rankscope_group": (NUMBER, (TEXT, WORD, NUMBER, NUMBER, ctypes.c_int)),
@@ -73,6 +76,19 @@ def watch_garbage(recorder: Any) -> None:
 
     collecting.by_rankscope = True  # type: ignore[attr-defined]
     gc.callbacks.append(collecting)
+
+
+def lend_interpreter(recorder: Any, _: Any = None) -> None:
+    """Let the recorder have something done by the main thread between two instructions, until the interpreter ends.
+
+    Not before 3.9: there all threads are slower until it is done, and who asks while it ends gets an error on stderr.
+    """
+    if sys.implementation.name != "cpython" or sys.version_info < (3, 9):
+        return
+    python = ctypes.pythonapi
+    ways = (python.Py_AddPendingCall, python.Py_IsInitialized)
+    atexit.register(recorder.rankscope_python, None, None)
+    recorder.rankscope_python(*(ctypes.cast(way, ctypes.c_void_p) for way in ways))
 
 
 def group_identity(text: str) -> int:

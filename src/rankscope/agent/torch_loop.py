@@ -9,7 +9,7 @@ from functools import wraps
 from typing import Any
 
 from . import observer
-from .recorder import OBSERVER, watch_garbage
+from .recorder import OBSERVER, lend_interpreter, watch_garbage
 from .wrapping import hide_our_frame, ranged
 
 OPTIMIZER = "torch.optim.optimizer"  # torch.optim removes the name
@@ -21,7 +21,7 @@ def install(recorder: Any, torch: Any) -> None:
     recorder.rankscope_mark(OBSERVER, how.encode(), 0)
     watch_garbage(recorder)
     parts = (_watch_backward, _watch_optimizers, _watch_new_optimizers, _watch_scalers, _watch_save, _watch_gpus)
-    for part in (*parts, _watch_graphs):
+    for part in (*parts, _watch_graphs, lend_interpreter):
         try:
             part(recorder, torch)
         except Exception:  # a torch that is built otherwise: the rest still works

@@ -14,7 +14,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint8_t *buffer;
 static size_t size, used, dropped;
 static uint64_t now = 1000;
-static int enabled[64], selected, told, has_begun, clients, flushes, configured, attached, finalized;
+static int enabled[64], selected, told, has_begun, clients, flushes, configured, attached, finalized, forced, is_held, is_waited;
 
 /* Whoever calls this while CUPTI is off would attach it again, at a moment that nobody has chosen. */
 static void must_be_attached(void)
@@ -77,6 +77,7 @@ int fake_selected(void) { return __atomic_load_n(&selected, __ATOMIC_ACQUIRE); }
 int fake_tells_calls(void) { return __atomic_load_n(&told, __ATOMIC_ACQUIRE) || fake_enabled(5); }     /* kind RUNTIME */
 void fake_begin(void) { __atomic_store_n(&has_begun, 1, __ATOMIC_RELEASE); }
 int fake_clients(void) { return clients; }
+int fake_forced(void) { return __atomic_load_n(&forced, __ATOMIC_ACQUIRE); }
 int fake_flushes(void) { return __atomic_load_n(&flushes, __ATOMIC_ACQUIRE); }
 int fake_attached(void) { return __atomic_load_n(&attached, __ATOMIC_ACQUIRE); }
 int fake_finalized(void) { return __atomic_load_n(&finalized, __ATOMIC_ACQUIRE); }
@@ -163,8 +164,33 @@ int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, size_t *co
     return 0;
 }
 
+/* Until it is let go no flush comes further than here; whoever asks for records at regular times waits already. */
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+void fake_hold(int on)
+{
+    pthread_mutex_lock(&lock);
+    is_held = on;
+    pthread_cond_broadcast(&changed);
+    while (on && !is_waited)
+        pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
+}
+
+static void wait_while_held(void)
+{
+    pthread_mutex_lock(&lock);
+    is_waited = 1;
+    pthread_cond_broadcast(&changed);
+    while (is_held)
+        pthread_cond_wait(&changed, &lock);
+    is_waited = 0;
+    pthread_mutex_unlock(&lock);
+}
+
 int cuptiActivityFlushAll(uint32_t flag)
 {
+    wait_while_held();
+    __atomic_add_fetch(&forced, flag != 0, __ATOMIC_RELEASE);
     if (flag && setting("FAKE_CUPTI_HANGS"))
         for (;;)
             pthread_mutex_lock(&lock), pthread_cond_wait(&(pthread_cond_t)PTHREAD_COND_INITIALIZER, &lock);

@@ -16,6 +16,8 @@ int fake_tells_calls(void);
 void fake_begin(void);                              /* CUDA runs from here on */
 int fake_clients(void);                             /* registrations so far */
 int fake_flushes(void);                             /* FlushAll calls so far */
+int fake_forced(void);                              /* of them, those that cut what is under way */
+void fake_hold(int on);                             /* 1: flushes wait from now on */
 int fake_attached(void);                            /* 1 between a registration and the next finalize */
 int fake_finalized(void);                           /* how often it was taken off */
 int fake_configured(void);                          /* a bit for each unified memory counter asked for */

@@ -292,36 +292,84 @@ def test_torch_without_an_optimizer_is_recorded_after_three_seconds(driver: Path
 
 
 INFERS = """
-import ctypes, os, time
+import ctypes, os, threading, time
+from rankscope.agent import recorder
 loop = ctypes.CDLL(os.environ["LOOP"])
-play = lambda line: loop.play(ctypes.create_string_buffer(line))
+loop.infer.argtypes = [ctypes.c_double]
 loop.rankscope_optimizers(0)
+recorder.lend_interpreter(recorder.recorder())
 assert loop.InitializeInjection() == 1
+"""
+BETWEEN_INSTRUCTIONS = """
 until = time.monotonic() + 6
 while time.monotonic() < until:
-    for _ in range(50):
-        play(b"l 0 0 20 compute")
-    play(b"y 0 0")
-    play(b"d 0")
+    loop.infer(0.001)
 """
+BLOCKED = """
+def infer():
+    loop.infer(8)
+    print("forced", loop.fake_forced())
+thread = threading.Thread(target=infer)
+thread.start()
+thread.join()
+"""
+AFTER_PYTHON = """
+loop.infer(0.1)
+loop.infer_at_exit()
+"""
+
+
+def infer(folder: Path, program: str) -> tuple[Path, list[str]]:
+    """A Python program without steps on the GPU, which asks for a window's end as torch's agent does."""
+    make_driver(folder, "plain")
+    found = (f"-L{folder}", f"-Wl,-rpath,{folder}", "-Wl,--no-as-needed", "-lrankscope", "-l:libcupti.so.13")
+    loop = compile_c(folder / "loop.so", HERE / "cuda" / "cuda_loop.c", "-fPIC", "-shared", *found)
+    run = folder / "run"
+    run.mkdir()
+    settings = AUTO | {"RANKSCOPE_CUDA_SECOND_NS": "1000000", "LOOP_COST_NS": "0", "FAKE_CUPTI_CLOCK": "1"}
+    environment = recording(run, **settings, RANK="0", WORLD_SIZE="1", LOOP=str(loop))
+    environment["LD_PRELOAD"] = str(folder / "librankscope.so")
+    command = [sys.executable, "-c", INFERS + program]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return run, done.stdout.splitlines()
+
+
+def starts_ns_of(lines: list[str]) -> list[int]:
+    return [int(line.split()[3]) for line in lines if line.startswith("activity")]
+
+
+def check_all_is_recorded(run: Path, lines: list[str]) -> None:
+    """From the moment on at which recording has begun, to the end."""
+    how, _ = windows_of(run)
+    begin_ns = int(how["window_begin_ns"])
+    assert int(how["windows"]) == 0 < begin_ns
+    kernels = sum(row.calls for row in recorded.rows_of(recorded.read(only(run))) if row.name == "gemm")
+    after = sum(start_ns > begin_ns for start_ns in starts_ns_of(lines))
+    assert kernels == pytest.approx(after, abs=60) and after > 1000  # a run of 50 is cut at its beginning
+
+
+def test_an_interpreter_that_has_ended_is_not_asked(tmp_path: Path) -> None:
+    """What is left of the program goes on with the GPU: there Py_AddPendingCall would end the process."""
+    run, lines = infer(tmp_path, AFTER_PYTHON)
+    assert lines[-1] == "inferred"
+    check_all_is_recorded(run, lines)
+
+
+def test_an_interpreter_whose_main_thread_is_blocked_is_asked_once(tmp_path: Path) -> None:
+    """Each time flushes by force, which cuts kernels that are under way, and then waits instead of flushing."""
+    run, lines = infer(tmp_path, BLOCKED)
+    assert lines[-1] == "forced 1"
+    check_all_is_recorded(run, lines)
 
 
 def test_inference_of_python_is_recorded_in_windows(tmp_path: Path) -> None:
     """Nobody tells of steps: the interpreter's main thread takes CUPTI off, between two instructions of the program."""
-    make_driver(tmp_path, "plain")
-    found = (f"-L{tmp_path}", f"-Wl,-rpath,{tmp_path}", "-Wl,--no-as-needed", "-lrankscope", "-l:libcupti.so.13")
-    loop = compile_c(tmp_path / "loop.so", HERE / "cuda" / "cuda_loop.c", "-fPIC", "-shared", *found)
-    run = tmp_path / "run"
-    run.mkdir()
-    settings = AUTO | {"RANKSCOPE_CUDA_SECOND_NS": "1000000", "LOOP_COST_NS": "0", "FAKE_CUPTI_CLOCK": "1"}
-    environment = recording(run, **settings, RANK="0", WORLD_SIZE="1", LOOP=str(loop))
-    environment["LD_PRELOAD"] = str(tmp_path / "librankscope.so")
-    done = subprocess.run([sys.executable, "-c", INFERS], env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    run, lines = infer(tmp_path, BETWEEN_INSTRUCTIONS)
     how, windows = windows_of(run)
     assert int(how["windows"]) == len(windows) >= 2
     assert int(how["seen_steps"]) == int(how["costs"]) == 0 < int(how["spent_ns"])
-    starts_ns = [int(line.split()[3]) for line in done.stdout.splitlines() if line.startswith("activity")]
+    starts_ns = starts_ns_of(lines)
     spans = [(int(window["begin_ns"]), int(window["end_ns"])) for window in windows]
     if how["window_begin_ns"]:
         spans.append((int(how["window_begin_ns"]), starts_ns[-1]))

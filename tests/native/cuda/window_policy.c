@@ -24,6 +24,9 @@ uint16_t rs_intern(const char *text)
 static enum rs_may_step may_step = RS_STEPS_TRAINING;
 enum rs_may_step rs_steps_may_come(void) { return may_step; }
 
+static int may_interrupt;       /* without steps, too */
+int rs_cuda_may_interrupt(void) { return may_interrupt; }
+
 static uint64_t busy_ns, busy_until_ns;     /* of the device */
 uint64_t rs_gpu_busiest(uint64_t *last_ns)
 {
@@ -42,13 +45,13 @@ int main(int count, char **values)
     double length_ns = atof(values[5]) * 1e9, stepless_records = atof(values[6]);
     double pause_ns = atof(values[8]) * 1e9, pauses_at_ns = 1e9;      /* long before the first window ends */
     double drift = atof(values[9]), pace = 1, paced_ns = 0;           /* of the machine, whose speed changes every two seconds */
-    int may_interrupt = atoi(values[10]);       /* without steps, too */
+    may_interrupt = atoi(values[10]);
     double busy = atof(values[11]);             /* share of the time for which the device is */
     may_step = stepless_records > 0 ? RS_STEPS_PERHAPS : RS_STEPS_TRAINING;
     srand((unsigned)atoi(values[7]));
     rs_cuda.row = &row;
     row.started_ns = 1000;
-    rs_windows_begin(1, may_interrupt);
+    rs_windows_begin(1);
     rs_windows_opened(1000);
     double now_ns = 1000, turn_ns = 0, bare_ns = 0, recorded_ns = 0;
     int is_open = 1;

@@ -237,3 +237,13 @@ def test_real_headers() -> None:
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_slot_that_could_not_be_had_once_is_none_that_is_over(tmp_path: Path) -> None:
+    """Else a foreign plugin's handle of a later operation is taken for one of the round before."""
+    included = [f"-I{folder}" for folder in hatch_build.NATIVE.iterdir() if folder.is_dir()]
+    alone = ("-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections")  # of the recorder nothing but the slots
+    clock = str(hatch_build.NATIVE / "core" / "clock.c")
+    program = compile_c(tmp_path / "slots", HERE / "nccl" / "slots_driver.c", clock, *alone, *included)
+    done = subprocess.run([program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", "1", "1", "0"]

@@ -112,6 +112,13 @@ def test_a_training_without_init_has_no_time_before_it(tmp_path: Path) -> None:
     assert named["before steps"] == 3 * SECOND and "before init" not in named
 
 
+def test_a_program_without_init_and_steps_works_before_its_first_collective_too(tmp_path: Path) -> None:
+    run = opened(tmp_path, alone((K.FIRST_COLLECTIVE_BEGIN, 5_000), (K.FIRST_COLLECTIVE_END, 6_000)))
+    named = {str(row[0]): row[5] for row in phases(run).rows}
+    assert named["program"] == 3 * SECOND and named["after first collective"] == 4 * SECOND
+    assert slow_start(run) == []
+
+
 def test_calls_by_phase(tmp_path: Path) -> None:
     made = rank(0, 1)
     made.tally("MPI_Init", 1, SECOND, phase=PHASES.index("init"))

@@ -281,7 +281,7 @@ static void begin(uint32_t version, const char *path)
     int asked = rs_windows_wanted();
     has_windows = asked && is_first && rs_cuda_can_detach();
     asked_steps = getenv("RANKSCOPE_CUDA_WARM_STEPS") ? strtoull(getenv("RANKSCOPE_CUDA_WARM_STEPS"), NULL, 10) : 0;
-    rs_windows_begin(has_windows, rs_cuda_find_python());
+    rs_windows_begin(has_windows);
     atomic_store(&rs_cuda.is_waiting, has_windows);
     rs_gpu_leave();
     atomic_store(&rs_cuda.life, RS_CUDA_STARTED);

@@ -20,8 +20,10 @@ static struct rs_gpu_thread *asker;
 /* Who takes CUPTI off: the loop's thread does, once it is asked to. */
 enum detaching { NOBODY = 0, ASKED = 1, AT_WORK = 2, DONE = 3 };
 static atomic_int detaching;
-static int (*add_pending_call)(int (*)(void *), void *);    /* Python's */
+static int (*add_pending_call)(int (*)(void *), void *);    /* Python's; NULL: there is no interpreter, or it ends */
+static int (*is_initialized)(void);
 static atomic_int is_pending;       /* Python was asked to have it done, and has not come to it yet */
+static pthread_mutex_t python_lock = PTHREAD_MUTEX_INITIALIZER;     /* an interpreter does not end while it is asked */
 static pthread_mutex_t use_lock = PTHREAD_MUTEX_INITIALIZER;    /* CUPTI is not used elsewhere while it is taken off */
 
 int rs_cuda_is_attached(void) { return is_attached; }
@@ -43,6 +45,7 @@ void rs_cuda_let_go(void) { pthread_mutex_unlock(&use_lock); }
 void rs_cuda_attach_forget(void)
 {
     pthread_mutex_init(&use_lock, NULL);
+    pthread_mutex_init(&python_lock, NULL);
     atomic_store(&detaching, NOBODY);
     atomic_store(&is_pending, 0);
 }
@@ -190,16 +193,25 @@ static int called_by_python(void *nothing)
     return 0;
 }
 
-int rs_cuda_find_python(void)
+/* Told by the agent in an interpreter that is up, and once more, without both, before it ends: asked at another time, Python
+ * ends the process. */
+RS_EXPORT void rankscope_python(int (*add)(int (*)(void *), void *), int (*initialized)(void))
 {
-    *(void **)&add_pending_call = dlsym(RTLD_DEFAULT, "Py_AddPendingCall");
-    return add_pending_call != NULL;
+    pthread_mutex_lock(&python_lock);
+    __atomic_store_n(&add_pending_call, add && initialized ? add : NULL, __ATOMIC_RELAXED);
+    is_initialized = initialized;
+    pthread_mutex_unlock(&python_lock);
 }
+
+/* Not again before it has come to what it was asked before: its main thread is blocked. */
+int rs_cuda_may_interrupt(void) { return __atomic_load_n(&add_pending_call, __ATOMIC_RELAXED) && !atomic_load(&is_pending); }
 
 static void ask_python(void)
 {
-    if (add_pending_call && !atomic_exchange(&is_pending, 1) && add_pending_call(called_by_python, NULL) != 0)
+    pthread_mutex_lock(&python_lock);
+    if (add_pending_call && is_initialized() && !atomic_exchange(&is_pending, 1) && add_pending_call(called_by_python, NULL) != 0)
         atomic_store(&is_pending, 0);
+    pthread_mutex_unlock(&python_lock);
 }
 
 /* 0: no step ended meanwhile, or the program ends, or another client of CUPTI came: CUPTI stays. */

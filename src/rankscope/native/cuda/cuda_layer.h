@@ -35,7 +35,7 @@ int rs_cuda_is_attached(void);
 int rs_cuda_can_detach(void);
 int rs_cuda_detach(struct rs_gpu_thread *thread);   /* waits in that thread until somebody has done it */
 uint64_t rs_cuda_detached(void);
-int rs_cuda_find_python(void);                  /* 1: CUPTI can be taken off without steps, too */
+int rs_cuda_may_interrupt(void);                /* 1: CUPTI can be taken off without steps, too */
 void rs_cuda_ask_no_more(void);
 int rs_cuda_wants_waits(void);
 int rs_cuda_has_nvtx(void);
@@ -45,7 +45,7 @@ void rs_cuda_attach_forget(void);
 
 /* cuda_windows.c: whether to record now, so that it costs no more than it may */
 enum rs_turn { RS_TURN_STAY = 0, RS_TURN_OPEN = 1, RS_TURN_CLOSE = 2 };
-void rs_windows_begin(int may_pause, int without_steps);
+void rs_windows_begin(int may_pause);
 uint64_t rs_windows_seen_steps(void);
 int rs_windows_wanted(void);
 int rs_windows_may_pause(void);

@@ -45,7 +45,6 @@ static double share_of_time = 0.0045;   /* that recording may cost, of the hundr
 struct period { uint64_t steps, ns; uint64_t sample[SAMPLE]; uint32_t latest; };   /* latest: its place, or SAMPLE */
 
 static int wanted, is_open, has_stepped, has_first_only;
-static int may_interrupt;           /* recording can pause between two steps only, or also where there are none */
 static uint64_t stepped_windows;    /* that have ended, once there were steps */
 static uint64_t busy_before_ns;     /* of the busiest device, when this window began */
 static double stepless_ns, stepless_cost;   /* what windows without steps have cost; the share of the last one */
@@ -61,7 +60,7 @@ static struct rs_window *last_row;
 
 void rs_windows_forget(void)
 {
-    wanted = is_open = has_stepped = has_first_only = may_interrupt = 0;
+    wanted = is_open = has_stepped = has_first_only = 0;
     first_cost = NOT_MEASURED;
     first_work_ns = later_work_ns = stepless_ns = stepless_cost = 0;
     stepped_windows = busy_before_ns = 0;
@@ -73,7 +72,7 @@ void rs_windows_forget(void)
 }
 
 /* Not pausing, it has begun already; else it begins when it is opened. */
-void rs_windows_begin(int may_pause, int without_steps)
+void rs_windows_begin(int may_pause)
 {
     const char *second = getenv("RANKSCOPE_CUDA_SECOND_NS");
     if (second && atoll(second) > 0)
@@ -81,7 +80,6 @@ void rs_windows_begin(int may_pause, int without_steps)
     if (getenv("RANKSCOPE_CUDA_SHARE"))
         share_of_time = atof(getenv("RANKSCOPE_CUDA_SHARE"));
     wanted = may_pause;
-    may_interrupt = without_steps;
     first_cost = NOT_MEASURED;
     is_open = !may_pause;
     began_ns = switched_ns = rs_cuda.row->started_ns;
@@ -337,7 +335,7 @@ static int should_close_without_steps(uint64_t now_ns)
     double ns = (double)(now_ns - switched_ns), passed_ns = (double)(now_ns - began_ns);
     double least_ns = (double)(rs_cuda.row->windows ? WINDOW_NS : rs_steps_may_come() == RS_STEPS_TRAINING ? STEPLESS_MOST_NS : FIRST_NS);
     double allowed_ns = share_of_time * (passed_ns > (double)TRIAL_NS ? passed_ns : (double)TRIAL_NS);
-    return may_interrupt && ns >= least_ns && spent_ns(now_ns) > (rs_cuda.row->windows ? allowed_ns : allowed_ns / 2);
+    return rs_cuda_may_interrupt() && ns >= least_ns && spent_ns(now_ns) > (rs_cuda.row->windows ? allowed_ns : allowed_ns / 2);
 }
 
 static int should_close(uint64_t now_ns)

@@ -26,7 +26,7 @@ struct operation {
 };
 
 static struct operation slots[SLOTS] __attribute__((aligned(64)));
-static atomic_uint next_slot;
+static atomic_uint_least64_t next_slot;
 static atomic_uint_least64_t ticks_per_second;      /* to put times of the GPU beside ours */
 static atomic_int mode_chosen = -1;
 
@@ -61,7 +61,7 @@ static void *handle_of(const struct operation *operation, uint64_t generation, u
 /* Slots are taken in turn: whether the slot of a handle has been another operation's since, without a look at it. */
 static int is_long_over(uintptr_t number)
 {
-    uint32_t taken = (uint32_t)((number >> 16) - 1) * SLOTS + (uint32_t)(number >> 2 & (SLOTS - 1));
+    uint64_t taken = ((number >> 16) - 1) * SLOTS + (number >> 2 & (SLOTS - 1));
     return atomic_load_explicit(&next_slot, memory_order_relaxed) - taken > SLOTS;
 }
 
@@ -261,7 +261,7 @@ static int looks_over(const struct operation *operation)
 /* Slots are taken in turn. One that is still in use after so many others was left by its kernel. */
 static struct operation *take_slot(struct rs_thread *thread)
 {
-    uint32_t number = atomic_fetch_add_explicit(&next_slot, 1, memory_order_relaxed);
+    uint64_t number = atomic_fetch_add_explicit(&next_slot, 1, memory_order_relaxed);
     struct operation *operation = &slots[number & (SLOTS - 1)];
     if (!rs_lock_take(&operation->lock))
         return NULL;
@@ -270,7 +270,7 @@ static struct operation *take_slot(struct rs_thread *thread)
     else if (operation->busy)
         rs_count(&rs.file->untracked_requests, 1);
     memset(&operation->comm, 0, sizeof *operation - offsetof(struct operation, comm));
-    operation->generation++;
+    operation->generation = number / SLOTS + 1;     /* also where one before could not have it */
     operation->busy = 1;
     return operation;
 }
@@ -458,7 +458,7 @@ void rs_nccl_channel_gpu_end(void *channel, uint64_t gpu_ns)
 /* comm NULL: of all. */
 void rs_nccl_flush(const struct rs_nccl_comm *comm)
 {
-    uint32_t used = atomic_load_explicit(&next_slot, memory_order_relaxed);
+    uint64_t used = atomic_load_explicit(&next_slot, memory_order_relaxed);
     struct rs_thread *thread = used ? rs_enter() : NULL;
     for (uint32_t i = 0; thread && i < SLOTS && i < used; i++) {
         if (!rs_lock_take(&slots[i].lock))

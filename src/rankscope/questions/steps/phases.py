@@ -29,7 +29,8 @@ SEGMENT_FORMULAS = {
     "steps": "from the end of the first step to the end of the last",
     "after steps": "from the end of the last step on",
     "after first collective": "from the end of the first collective on, where no steps are known",
-    "program": "from the end of the imports or of init on, where neither collectives nor steps are known",
+    "program": "from the end of the imports or of init on, where neither collectives nor steps are known; without init "
+    "and steps also what precedes the first collective",
     "finalize": "from MPI_Finalize or destroy_process_group to the end of the process",
 }
 SEGMENTS = tuple(SEGMENT_FORMULAS)
