@@ -79,11 +79,11 @@ def test_nothing_is_left_out_silently() -> None:
         "ze_profiling:event_profiling_results: { hEvent: 0x1, status: ZE_RESULT_SUCCESS, globalStart: 0 }"
     )
     told = [note.text for one in readings("thapi", text) for note in one.notes]
-    assert "process 5: 1 calls or ranges had begun and not ended: left out" not in told
+    assert "process 5: 1 calls or ranges had begun but not ended: left out" not in told
     for expected in (
         "1 line not understood: 1",
         "1 line of other events (in no table): 12",
-        "process 1: 1 calls or ranges had begun and not ended: left out",
+        "process 1: 1 calls or ranges had begun but not ended: left out",
         "process 1: 1 ends of calls without a beginning: left out",
         "process 1: 1 activities of the device have times in ticks of an unknown length: left out",
     ):
@@ -114,7 +114,7 @@ def test_tasks_and_events_of_itt_are_ranges() -> None:
     # one of ITT's events needs no end: then it is a mark
     assert found == [("nvtx", "d:b", 10), ("nvtx", "mark", 10), ("nvtx", "d:a", 70), ("nvtx", "mark", 0)]
     (found_one,) = readings("thapi", traced(*named, end))
-    assert warnings(found_one) == ["file.txt: process 1: 1 calls or ranges had begun and not ended: left out"]
+    assert warnings(found_one) == ["file.txt: process 1: 1 calls or ranges had begun but not ended: left out"]
 
 
 def test_what_calls_move_is_memory_unless_they_failed() -> None:

@@ -70,7 +70,7 @@ def test_a_rank_that_is_not_seen_makes_the_cell_incomplete(tmp_path: Path) -> No
     done = study(squares(tmp_path / "t.toml", axes=ONE, launch=launch), "--out", folder)
     assert done.returncode == 1
     assert cells(folder)[NAME]["state"] == "incomplete"
-    assert cells(folder)[NAME]["reason"].startswith("1 of 2 ranks were seen")
+    assert cells(folder)[NAME]["reason"].startswith("1 of 2 ranks were recorded")
 
 
 def test_a_rank_without_result_makes_a_built_in_cell_incomplete(tmp_path: Path) -> None:

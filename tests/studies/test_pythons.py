@@ -45,7 +45,7 @@ def test_what_is_no_python_is_said(tmp_path: Path) -> None:
         probe("/no/such/python")
     (tmp_path / "python").write_text("#!/bin/sh\nexit 3\n")
     (tmp_path / "python").chmod(0o755)
-    with pytest.raises(BadStudy, match="it cannot be asked what it has"):
+    with pytest.raises(BadStudy, match="it cannot be asked for its modules"):
         probe(str(tmp_path / "python"))
 
 

@@ -442,7 +442,7 @@ def _add(section: IprofSection, reading: Reading, source: Source) -> None:
         reading.tallies.append(tally)
     warnings = [*problems(section), *((line, "a line that cannot be read was skipped") for line in section.damaged)]
     if not KNOWN.match(section.title):
-        warnings.append((section.line, "a table under a heading that is not known; its calls are taken for the host's"))
+        warnings.append((section.line, "a table under an unknown heading; its calls count as the host's"))
     reading.notes += [
         Note(f"{section.title or 'no heading'}: {text}", Severity.WARNING, source.at(line)) for line, text in warnings
     ]

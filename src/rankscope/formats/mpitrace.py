@@ -76,7 +76,7 @@ def _not_largest(what: str, stated: Told, tasks: list[TaskLine]) -> Iterator[Pro
     value = printed(stated.value, UNIT)
     larger = [task.rank for task in tasks if _of(task, COLUMNS[what]).low > value.high]
     if larger:
-        yield stated.line, f"rank {stated.rank} is said to have the largest {what}, but rank {larger[0]} has more"
+        yield stated.line, f"rank {stated.rank} is listed with the largest {what}, but rank {larger[0]} has more"
 
 
 # ---------------------------------------------------------------- mpitrace

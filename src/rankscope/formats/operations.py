@@ -254,7 +254,7 @@ def _place_steps(operations: Operations) -> None:
         operations.start_ns, operations.end_ns = operations.start_ns + shift[at], operations.end_ns + shift[at]
         begin, end = begin + shift, end + shift
         operations.notes.append(
-            "times begin anew in each step: steps are put one after the other, and what lay between them is not known"
+            "times restart in each step: steps are put one after the other, and the gaps between them are not known"
         )
     operations.step_begin_ns = dict(zip(numbers.tolist(), begin.tolist(), strict=True))
     operations.step_end_ns = dict(zip(numbers.tolist(), end.tolist(), strict=True))

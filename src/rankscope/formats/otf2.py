@@ -159,7 +159,7 @@ class Otf2Trace:
 def read(source: Source) -> Iterator[Reading]:
     """A reading for each process of the trace; without OTF2's library none can be had."""
     if source.content is not None:
-        raise source.bad("is not a file of its own: an OTF2 trace is several files")
+        raise source.bad("is not complete by itself: an OTF2 trace is several files")
     trace = Otf2Trace(source)
     command = [sys.executable, "-m", "rankscope.formats.otf2_events", str(source.path)]
     with subprocess.Popen(

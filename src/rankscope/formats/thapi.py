@@ -445,10 +445,10 @@ class ThapiText:
     def _notes(self, process: ThapiProcess) -> list[Note]:
         notes, where = process.events.notes(self.source), str(self.source)
         counts = {
-            "calls or ranges had begun and not ended: left out": sum(map(len, process.open.values())) + process.unended,
+            "calls or ranges had begun but not ended: left out": sum(map(len, process.open.values())) + process.unended,
             "ends of calls without a beginning: left out": process.lone_exits,
             "activities of the device have times in ticks of an unknown length: left out": process.unit_less,
-            "launches on the device whose times never came: left out": process.untimed
+            "device launches whose times never arrived: left out": process.untimed
             + sum(not device.is_timed for device in process.launched.values()),
             "times of the device without a launch: left out": len(process.early),
         }

@@ -347,7 +347,7 @@ def injected(name: str) -> Check:
     if theirs == LIBRARY:
         return Check(name, "ok", "is the recorder")
     if tool:
-        return Check(name, "note", f"{tool} has the GPU: nothing of it is recorded; start without {tool} to record it")
+        return Check(name, "note", f"{tool} has the GPU, so it is not recorded; start without {tool} to record it")
     return Check(name, "ok", f"{theirs} is loaded behind the recorder; if it uses CUPTI, the GPU is not recorded")
 
 

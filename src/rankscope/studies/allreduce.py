@@ -202,7 +202,7 @@ def part(
 
 def counts(profiles: Places) -> Table:
     """How many hosts, processes, threads and devices each part was seen on."""
-    table = Table("counts", "What was seen of each backend", COUNTS, [])
+    table = Table("counts", "What was recorded of each backend", COUNTS, [])
     for (backend, ranks), profile_of in profiles.items():
         if not profile_of.layers:
             table.rows.append((backend, ranks, "nothing", *[None] * 6, profile_of.largest_bytes))

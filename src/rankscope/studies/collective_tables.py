@@ -128,7 +128,7 @@ def waits(outcomes: Sequence[Outcome], operation: str) -> list[Table]:
     )
     for backend, scales in unseen.items():
         sentence = f"{backend}: the recorder saw no {operation} of it on {', '.join(scales)} ranks, so nothing is shown"
-        shares.warnings.append(f"{sentence} (docs/studies/backends.md says what is seen of which backend)")
+        shares.warnings.append(f"{sentence} (docs/studies/backends.md says what is recorded of each backend)")
     return [shares, sizes]
 
 

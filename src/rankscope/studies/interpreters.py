@@ -146,7 +146,7 @@ def probe(path: str, *more: str) -> Python:
         )
         facts = json.loads(answer.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as problem:
-        raise BadStudy(f"--python {path}: it cannot be asked what it has ({problem})") from None
+        raise BadStudy(f"--python {path}: it cannot be asked for its modules ({problem})") from None
     return Python(where, facts["version"], facts["prefix"], facts["modules"])
 
 

@@ -97,7 +97,7 @@ def judged(attempt: Path, cell: Cell, ended: dict[str, Any]) -> tuple[State, str
         return "failed", f"{how}{last_words(attempt)}"
     seen, world = ranks_seen(attempt)
     if seen < cell.ranks:
-        return "incomplete", f"{seen} of {cell.ranks} ranks were seen{last_words(attempt)}"
+        return "incomplete", f"{seen} of {cell.ranks} ranks were recorded{last_words(attempt)}"
     if world is not None and world < cell.ranks:
         return "failed", f"MPI had {world} of {cell.ranks} ranks: {MISFIT}"
     if ended.get("results", True):

@@ -157,7 +157,7 @@ def _not_in_traces(tables: Tables) -> list[str]:
     ]
     data_ns, others_ns = tables.query(PARTS_TOLD)[0]
     if not data_ns and not others_ns:
-        notes.append("Not checked: what the host does in a step. No range of the trace names a part of it.")
+        notes.append("Not checked: what the host does in a step. No range in the trace names its parts.")
     elif not data_ns:
         notes.append("Not checked: slow data loading. No range of the trace is that of a data loader.")
     if tables.query(ON_HOST):

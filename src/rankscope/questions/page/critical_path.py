@@ -32,7 +32,7 @@ def path_note(table: Table) -> str:
     names = [column.name for column in table.columns]
     rank, part, share = (names.index(name) for name in ("rank", "part", "path_share"))
     shown = [f"rank {row[rank]} {row[part]} {100 * float(str(row[share])):.0f} %" for row in table.rows[:SHOWN]]
-    return f"The steps hang on (critical path): {', '.join(shown)}. A step gets shorter only by what is on this line."
+    return f"Critical path of the steps: {', '.join(shown)}. Only what is on this line can make a step shorter."
 
 
 def path_blocks(

@@ -410,12 +410,12 @@ def goodput(tables: Tables, selection: Selection = ALL) -> Table:
 
 
 NO_STEPS = (
-    "No step of the job was recorded or can be inferred from its collectives, so that its goodput is not known: all of "
-    "it counts as start-up. rankscope.step() marks the end of each."
+    "No step of the job was recorded or can be inferred from its collectives, so its goodput is unknown: all of it "
+    "counts as start-up. rankscope.step() marks the end of each."
 )
 INFERRED = (
-    "Steps are inferred from a pattern that collectives repeat: a failed attempt's steps since the last slow one count "
-    "as lost where it wrote checkpoints, and all of them where none was seen. rankscope.step() marks the end of each."
+    "Steps are inferred from the pattern that collectives repeat: a failed attempt loses its steps since the last "
+    "slow one if it wrote checkpoints, and all of them if none was seen. rankscope.step() marks the end of each."
 )
 
 

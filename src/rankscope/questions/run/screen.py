@@ -200,14 +200,15 @@ def _missing(coverage: Table, ranks: Table, loaded: bool, load: str) -> list[str
             f"Load {others}: `{load}`"
         ]
     return [
-        f"INCOMPLETE: {len(missing):,} of {expected:,} ranks not seen (rank {ranges(missing)}): sums are too small. "
+        f"INCOMPLETE: {len(missing):,} of {expected:,} ranks not recorded (rank {ranges(missing)}): sums are too "
+        "small. "
         "Start every rank under `rankscope run`, or collect files left on dead ranks' nodes: `rankscope gather`"
     ]
 
 
 def _warnings(overview: Table, coverage: Table) -> list[str]:
     """What else is wrong with the run or its recording; missing ranks have their own sentence."""
-    others = [text for text in coverage.warnings if " expected by " not in text or " not seen" not in text]
+    others = [text for text in coverage.warnings if " expected by " not in text or " not recorded" not in text]
     warnings = [f"FAILED: {text}" for text in others if "ended abnormally" in text]
     warnings += [f"RUNNING: {text}" for text in overview.warnings]
     return warnings + [f"WARNING: {text}" for text in others if "ended abnormally" not in text]
