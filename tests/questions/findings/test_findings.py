@@ -385,7 +385,7 @@ def standing(step: int, part: Part, took_ms: float) -> list[dict[Part, float]]:
 def test_a_stall_is_found_with_its_rank_and_part(tmp_path: Path) -> None:
     run = two(tmp_path, [[USUAL] * 30, standing(19, Part.DATA, 60_000.0)])
     one = only(stalled(run))
-    told = "Step 20 takes 60 s where the median step takes 20 ms: 60 s of it on rank 1 (node0): data loading"
+    told = "Step 20 takes 60 s (median step: 20 ms): 60 s of it on rank 1 (node0): data loading"
     assert one.title == told and one.saved_ns == pytest.approx(60e9)
     assert straggler(run) == []
 

@@ -302,7 +302,7 @@ def stalled(tables: Tables) -> list[Finding]:
     return [
         Finding(
             "stalled",
-            f"Step {slow.number} takes {seconds(slow.length_ns)} where the median step takes {seconds(slow.usual_ns)}"
+            f"Step {slow.number} takes {seconds(slow.length_ns)} (median step: {seconds(slow.usual_ns)})"
             f"{others}: {whose}",
             action,
             [f"steps: Max of step and of its parts, {counted(slow.steps, 'step')} {seconds(slow.excess_ns)} too long"],

@@ -12,7 +12,7 @@ from rankscope.pictures import Blocks, Line
 from rankscope.questions.findings.savings import replayed_model
 from rankscope.questions.whatif.whatif import OnPath, critical_path, path_in_time
 
-LINE = Line("critical path", "path", "what the step hangs on")
+LINE = Line("critical path", "path", "what the step depends on")
 MOST_PIECES = 10_000  # of a timeline's blocks; of more only those of the chosen steps are drawn
 SHOWN = 3  # in words
 

@@ -73,10 +73,10 @@ SQL = """
 
 
 NOT_MEASURED = [
-    "Measured: set-up, and the ends of steps. Calls: their number × what one cost in a loop, its data in the "
-    "cache, at the start of the process. Of elapsed: recording and set-up, of the whole process.",
-    "Not included: Python's way into the recorder (some µs for each range, backward and optimizer step), what "
-    "CUPTI does for records of kernels (not measured with --cuda exact), evicted caches. Only alternating bare "
+    "Measured: set-up, and the ends of steps. Calls: their number × the cost of one, measured in a loop with warm "
+    "caches at the start of the process. % of elapsed: recording and set-up, over the whole process.",
+    "Not included: Python's calls into the recorder (some µs for each range, backward and optimizer step), CUPTI's "
+    "work for kernel records (not measured with --cuda exact), evicted caches. Only alternating bare "
     "and recorded runs show the whole cost.",
 ]
 
@@ -252,8 +252,8 @@ def _of_another_job(others: list[tuple[Any, ...]], size: int | None) -> str:
     files, ranks = _distinct(others), ranges(row[0] for row in others)
     text = f"{_files(files)} describe{'s' * (len(files) == 1)} rank{'s' * (len(others) > 1)} {ranks}"
     text += f" of {size}: another job." if size else " again: from another job?"
-    what = "It is not in these tables: load it as a run of its own"
-    several = "They are not in these tables: load them as a run of their own"
+    what = "It is not in these tables: load it as a separate run"
+    several = "They are not in these tables: load them as a separate run"
     return f"{text} {what if len(files) == 1 else several}"
 
 
