@@ -187,7 +187,7 @@ def test_a_table_under_another_heading_is_kept_and_told_of() -> None:
     """As one without any, and never left out."""
     text = OTHER_HEADINGS.replace("API calls | 1", "Interposed calls | 1")
     told = warnings_of(read_text(text))
-    assert [(note.where, "not known" in note.text) for note in told] == [("iprof.txt:1", True)]
+    assert [(note.where, "unknown heading" in note.text) for note in told] == [("iprof.txt:1", True)]
     bare = OTHER_HEADINGS[OTHER_HEADINGS.index("                Name") :]
     assert len(read_text(bare)[0].tallies) == 6
     assert [note.where for note in warnings_of(read_text(bare))] == ["iprof.txt:1"]
