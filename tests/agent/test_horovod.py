@@ -67,7 +67,7 @@ def test_only_what_no_other_library_logs_is_in_the_log(opened: tuple[str, Any]) 
 def test_what_is_missing_is_said(opened: tuple[str, Any]) -> None:
     coverage = opened[1].table("coverage")
     assert ("calls of Horovod", 8) in [row[:2] for row in coverage.rows]
-    assert any("Horovod's own thread was not seen" in note for note in coverage.notes)
+    assert any("Horovod's own thread was not recorded" in note for note in coverage.notes)
 
 
 def test_a_trace_says_what_it_does_not_hold(rankscope: Path, tmp_path: Path) -> None:

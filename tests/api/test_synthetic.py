@@ -78,7 +78,7 @@ def test_losses_are_those_of_the_law(tmp_path: Path) -> None:
 def test_an_absent_rank_has_no_file(tmp_path: Path) -> None:
     run = rankscope.open(write_run(tmp_path / "run", Law(ranks=4, collectives=10, absent=(2,))))
     assert run.query("SELECT rank FROM ranks ORDER BY 1").rows == [(0,), (1,), (3,)]
-    assert any("1 not seen: 2" in told for told in run.table("coverage").warnings)
+    assert any("1 not recorded: 2" in told for told in run.table("coverage").warnings)
     assert "left no file" in " ".join(run.table("collectives").notes)
 
 

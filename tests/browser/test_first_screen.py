@@ -75,7 +75,7 @@ def test_what_is_missing_is_the_first_line(chromium: Chromium, tmp_path: Path, e
     run = write_run(tmp_path / "run", mpi_rank(0, expected), mpi_rank(1, expected), expected_ranks=expected)
     told = evaluate("document.querySelector('main').innerText.split('\\n')[0]")
     first = chromium.ask(page_of_run(run), told).answers[0]
-    assert first.startswith("INCOMPLETE: 1 of 3 ranks not seen") if expected == 3 else first == "Imbalance"
+    assert first.startswith("INCOMPLETE: 1 of 3 ranks not recorded") if expected == 3 else first == "Imbalance"
 
 
 def test_the_navigation_stays(chromium: Chromium, page: Path) -> None:

@@ -109,7 +109,7 @@ def test_a_file_that_cannot_be_read_is_told_and_the_rest_shown(
     assert run([str(folder)]) == 1
     told = capsys.readouterr()
     assert "103.rank: not a rank file" in told.err and "MPI_Allreduce" in told.out
-    assert told.out.startswith("INCOMPLETE: 1 of 4 ranks not seen (rank 3): sums")
+    assert told.out.startswith("INCOMPLETE: 1 of 4 ranks not recorded (rank 3): sums")
 
 
 def test_tables_of_events_are_shown_when_asked_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

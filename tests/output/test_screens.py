@@ -70,7 +70,7 @@ def test_a_screen_is_as_it_was(kind: str, made: dict[str, Path]) -> None:
         ("pipeline", "rankscope  pipeline", "1 HIGH  The pipeline waits for stage 3 (ranks 6-7)"),
         (
             "incomplete",
-            "INCOMPLETE: 1 of 4 ranks not seen (rank 3): sums",
+            "INCOMPLETE: 1 of 4 ranks not recorded (rank 3): sums",
             "1 HIGH  Every rank is blocked in communication",
         ),
         ("kineto_one_of_two", "INCOMPLETE: 1 of 2 ranks loaded (rank 0)", "rankscope load FILES --out"),

@@ -89,7 +89,7 @@ def test_losses_are_told(tmp_path: Path) -> None:
     made.set(lost_modules=1, lost_system_calls=5, lost_paths=7, calls_note=made.string("no kernel for it"))
     run = opened(made, tmp_path)
     texts = " ".join(str(row[0]) for row in run.query("SELECT text FROM notes"))
-    assert "1 imported modules" in texts and "5 system calls had" in texts and "7 uses of paths" in texts
+    assert "1 imported modules" in texts and "5 system calls did not fit" in texts and "7 uses of paths" in texts
     assert "system calls: no kernel for it" in texts
     assert run.query("SELECT seen_share, lost_calls, lost_paths FROM calls_method") == [(None, 5, 7)]
     made.set(calls_note=0)

@@ -158,7 +158,7 @@ def test_notes_tell_what_was_not_seen(tmp_path: Path) -> None:
     notes = read(made, tmp_path).notes
     assert [note.text for note in notes] == [
         "not intercepted: MPIX_New",
-        "the launcher promised 4 ranks, MPI_COMM_WORLD has 1: wrong mpirun for this MPI library?",
+        "the launcher announced 4 ranks, MPI_COMM_WORLD has 1: wrong mpirun for this MPI library?",
     ]
     assert [note.severity for note in notes] == [Severity.NOTE, Severity.WARNING]
 

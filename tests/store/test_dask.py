@@ -73,7 +73,7 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(
 
 @pytest.mark.slow
 def test_workers_that_are_always_killed_are_told(workers: Cluster) -> None:
-    with pytest.raises(Killed, match="killed again and again"):
+    with pytest.raises(Killed, match="killed repeatedly"):
         list(workers.map(always_killing, [Path("x")]))
 
 

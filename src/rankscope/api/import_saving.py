@@ -136,7 +136,7 @@ def switch_of(name: str, tables: Tables, folder: Path, given: Mapping[str, str])
         return Switch(name, blame_search(tables), agent=agent, note=note, idle=not useless)
     if name == "bytecode":
         prefix = {"PYTHONPYCACHEPREFIX": str(folder / "pycache")}
-        note = "bytecode of all modules in one folder of its own"
+        note = "bytecode of all modules in a separate folder"
         return Switch(name, blame_bytecode(tables), prefix, ("PYTHONDONTWRITEBYTECODE",), note=note, primed=True)
     module = name.partition("=")[2]
     return Switch(name, blame_module(tables, module), agent=[f"module={module}"], note=DIFFERS)

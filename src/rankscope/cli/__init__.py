@@ -10,7 +10,7 @@ COMMANDS = {
     "report": "show a run: one screen of what matters, its tables, or a page",
     "hang": "is the job hung, in which collective, and which rank is missing",
     "top": "watch a running job",
-    "watch": "call a command when a running job becomes slow or hangs",
+    "watch": "run a command when a job slows down or hangs",
     "publish": "send a job's metrics to Prometheus, OpenTelemetry, MLflow or W&B",
     "compare": "compare runs: what changed, and how certain that is",
     "history": "show how runs differ over time: regressions, slow hosts",

@@ -14,8 +14,8 @@ from rankscope.cli import COMMANDS
 HELP = "print shell completion for bash, zsh or fish"
 ABOUT = """\
 Print a script that completes commands, options, their values, and names of tables and runs. For one session: bash and
-zsh `source <(rankscope completion bash)`, fish `rankscope completion fish | source`. To keep it, write it where the
-shell looks: ~/.local/share/bash-completion/completions/rankscope, `_rankscope` in a folder of zsh's $fpath, or
+zsh `source <(rankscope completion bash)`, fish `rankscope completion fish | source`. To install it, save it where
+the shell looks: ~/.local/share/bash-completion/completions/rankscope, `_rankscope` in a folder of zsh's $fpath, or
 ~/.config/fish/completions/rankscope.fish."""
 IN_HELP = re.compile(r"^ {2,}(--[a-z-]+)(?:[ =\[]+([A-Z]+))?", re.MULTILINE)  # of commands that do not use argparse
 # The names of runs without their dates, as every command takes them.

@@ -16,7 +16,7 @@ options:
   --python PYTHON  the Python of the job (default: the first python3 on PATH)
   --out DIR        the folder where runs will be stored (default: rankscope-runs)
   --prepare        only compile the observer for that Python's torch, ready for the first job
-  --help           this text
+  --help           show this text
 
 Each line begins with ok, note (worth knowing: something will not be recorded) or bad (prevents recording).
 Exit code: 0 a job can be recorded here (--prepare: the observer is there), 1 something prevents it, 2 wrong usage.

@@ -19,7 +19,7 @@ cleanly have copied theirs; those of killed ranks are still on their node. Run i
 options:
   --from DIR   the node-local folder of the run (default: the one in run.json)
   --remove     remove a local file once its copy has been read back and verified
-  --help       this text
+  --help       show this text
 
 A copy in the run that is newer is kept. Exit code: 0 all collected or nothing left, 1 some file could not be collected
 (the line says which and why), 2 wrong usage.

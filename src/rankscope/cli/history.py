@@ -14,8 +14,8 @@ from rankscope.output.cells import printable
 HELP = "show how runs differ over time: regressions, slow hosts"
 ABOUT = """\
 Show the runs of a folder over time: step time, exposed communication, start-up and goodput of each series of runs
-(one project, command and number of ranks); since which run one of them is worse or better, by how much and how sure
-that is; and hosts that are slow again and again. Each run is summarised once; the summaries are kept as Parquet in
+(one project, command and number of ranks); from which run on a series is worse or better, by how much and how
+certain that is; and hosts that are repeatedly slow. Each run is summarised once; the summaries are kept as Parquet in
 .rankscope-history beside the runs, and stay when a run is deleted."""
 EXIT_CODES = "exit code: 0 shown; 1 with --fail: there is an ongoing regression; 2 there is no run"
 SHOWN, REGRESSION, NO_RUN = 0, 1, 2
@@ -80,7 +80,7 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument(
         "--all", action="store_true", help="all rows and columns of each table, not only what matters most"
     )
-    arguments.add_argument("--again", action="store_true", help="summarise all runs again, known ones too")
+    arguments.add_argument("--again", action="store_true", help="summarise every run again")
     arguments.add_argument("--fail", action="store_true", help="exit with 1 on an ongoing regression, for scripts")
     arguments.add_argument("--html", type=Path, metavar="FILE", help="write one HTML page with charts")
     add_form_options(arguments)

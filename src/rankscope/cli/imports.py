@@ -40,10 +40,10 @@ from rankscope.output.text import to_text
 MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 SORTED_BY = {"wall": "wall_ns", "cpu": "cpu_ns", "calls": "calls", "stat": "stats", "open": "opens", "failed": "failed"}
 EXAMPLES = """\
-  rankscope imports torch mpi4py.MPI          each in a fresh Python of its own, side by side
+  rankscope imports torch mpi4py.MPI          each in its own fresh Python, side by side
   rankscope imports -- python train.py        a whole program, its threads and children too
   rankscope imports rankscope-runs/latest     a run recorded with `rankscope run --imports paths`
-  rankscope imports torch --without realpath  what is actually saved if realpath answers from memory
+  rankscope imports torch --without realpath  what it really saves if realpath answers from memory
   rankscope imports replay --help             recorded path operations, replayed by many clients
   rankscope imports project --help            load on a file server as a job grows
 
@@ -62,8 +62,8 @@ def parser() -> argparse.ArgumentParser:
     arguments = argparse.ArgumentParser(
         "rankscope imports",
         usage="rankscope imports [options] MODULE… | RUN | -- COMMAND…",
-        description="Measure what imports cost: time, system calls and paths of each module, why they are made, and "
-        "what to do about it.",
+        description="Measure what imports cost: time, system calls and paths of each module, why the calls are "
+        "made, and what to do about it.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -46,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
         "files", nargs="*", metavar="FILE|FOLDER", help="files, folders or patterns such as '*.json.gz'"
     )
     arguments.add_argument(
-        "--as", dest="wanted", metavar="FORMAT", help="read them as this format, without recognising them"
+        "--as", dest="wanted", metavar="FORMAT", help="read them as this format instead of recognising it"
     )
     arguments.add_argument("--rank", type=int, metavar="N", help="the rank they belong to, if they do not say")
     arguments.add_argument("--name", metavar="RUN", help="name of the run; one that exists is extended")

@@ -17,9 +17,9 @@ from rankscope.output.publish.trackers import PROJECT, MLflow, WandB
 
 HELP = "send a job's metrics to Prometheus, OpenTelemetry, MLflow or W&B"
 ABOUT = """\
-Send the metrics of a job to where you watch the others: step time and its parts, wait and transfer, straggler, hang,
-slow-down, goodput, restarts, memory. It reads the rank files of a running job until that ends, or a finished run once.
-Nothing is loaded into the job, and nothing is sent anywhere but where you name."""
+Send a job's metrics to the monitoring you use: step time and its parts, wait and transfer, straggler, hang,
+slow-down, goodput, restarts, memory. It follows a running job until the job ends, or publishes a finished run once.
+Nothing is loaded into the job, and data goes only to the destinations you name."""
 EPILOG = """\
 exit code: 0 published, 1 a destination did not take the last values, 2 nothing published (no such run, a library or
 address that cannot be used)"""
@@ -116,7 +116,7 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument(
         "--wait", type=float, default=0.0, metavar="SECONDS", help="wait this long for the run to begin (default: 0)"
     )
-    arguments.add_argument("--once", action="store_true", help="publish once, also of a running job")
+    arguments.add_argument("--once", action="store_true", help="publish once, even if the job is running")
     arguments.add_argument(
         "--per-rank", action="store_true", help="also metrics of each rank: one series per rank and metric"
     )
@@ -124,7 +124,9 @@ def parser() -> argparse.ArgumentParser:
         "--project", default=PROJECT, metavar="NAME", help=f"MLflow: experiment, W&B: project (default: {PROJECT})"
     )
     arguments.add_argument(
-        "--run-id", metavar="ID", help="MLflow, W&B: add to the run of this id, such as the job's own, not a new one"
+        "--run-id",
+        metavar="ID",
+        help="MLflow, W&B: add to the run with this id, such as the job's own, instead of a new one",
     )
     arguments.add_argument(
         "--linger",

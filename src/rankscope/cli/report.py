@@ -99,7 +99,7 @@ def wants_events(opened: Run, options: argparse.Namespace) -> bool:
 def parser() -> argparse.ArgumentParser:
     arguments = argparse.ArgumentParser(
         "rankscope report",
-        description="Show what was recorded of a run, also while it runs: one screen with what matters, or its tables.",
+        description="Show a run, finished or still running: one screen with what matters, or its tables.",
     )
     arguments.add_argument("run", nargs="?", type=Path, metavar="RUN", help=RUN_HELP)
     arguments.add_argument(
@@ -109,8 +109,8 @@ def parser() -> argparse.ArgumentParser:
         "--layout",
         choices=["native", "mpitrace", "mpitrace-new", "nvprof", "iprof"],
         default="native",
-        help="as libmpitrace (its newer layout where that was loaded, or with mpitrace-new), nvprof (also with "
-        "--format csv) or iprof prints",
+        help="print as libmpitrace (its newer layout if that was loaded, or with mpitrace-new), nvprof (also with "
+        "--format csv) or iprof does",
     )
     arguments.add_argument("--merged", action="store_true", help="--layout nvprof: one profile summed over the ranks")
     arguments.add_argument(
@@ -130,14 +130,14 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument(
         "--logs",
         action="store_true",
-        help=f"read the logs of collectives even where the rank files take more than {LOGS_UNASKED_BYTES >> 30} GiB "
-        f"(--html: also of more than {LOGS_UNASKED} processes)",
+        help=f"read the logs of collectives even if the rank files exceed {LOGS_UNASKED_BYTES >> 30} GiB "
+        f"(--html: or belong to more than {LOGS_UNASKED} processes)",
     )
     arguments.add_argument(
         "--groups",
         metavar="FILE|KIND=RANKS;…",
-        help="table places: a file of hosts that belong together, one 'host,group' a line (default: groups.csv of the "
-        f"run); or {PARALLEL_HELP}",
+        help="table places: a file of hosts that belong together, one 'host,group' per line (default: the run's "
+        f"groups.csv); or {PARALLEL_HELP}",
     )
     arguments.add_argument(
         "--dask",

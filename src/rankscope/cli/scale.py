@@ -19,10 +19,10 @@ from rankscope.studies.errors import BadStudy
 
 HELP = "show how costs grow with the size of the job, and project them"
 ABOUT = """\
-Show how each cost grows over runs of several sizes, over the cells of a study, or over a loaded document that tabulates
-it: the model with the lowest leave-one-out error, the exponent at the end, speed-up and efficiency, and where one
-series becomes better than another; with --to a projection to other sizes with its interval, or why the data do not
-support one. --html draws it, on logarithmic axes."""
+Show how each cost grows with size, over runs, the cells of a study, or the tables of a loaded document: the model
+with the lowest leave-one-out error, the exponent at the end, speed-up and efficiency, and where one series
+overtakes another. --to projects to other sizes, with an interval, or says why the data do not support it. --html draws
+it on logarithmic axes."""
 EXIT_CODES = "exit code: 0 shown; 1 some series could not be projected to --to; 2 nothing could be read"
 SHOWN, REFUSED, BAD_INPUT = 0, 1, 2
 

@@ -12,9 +12,9 @@ from rankscope.output.cells import printable
 
 HELP = "browse the runs of a folder, live"
 ABOUT = """\
-Show the runs of a folder and the page of each in a browser of this machine; the list and the page of a running job
-follow it without reloading. It is read-only, and answers only this machine and only with the token in the
-address that it prints."""
+Show the runs of a folder, and the page of each, in a browser on this machine; the list and the page of a running job
+update without reloading. It is read-only, and answers only requests from this machine with the token in the
+address it prints."""
 RUNS = Path("rankscope-runs")
 
 

@@ -19,8 +19,8 @@ from rankscope.slowfs.mount import BLIND_SPOTS, Unavailable, program, reason_aga
 
 HELP = "mount a folder through a slow file system that counts operations"
 ABOUT = """\
-Mounts a folder, read-only, through a file system that answers as slowly as requested and counts its operations, so that
-the imports of a large job on a busy file server can be studied on one machine."""
+Mounts a folder read-only through a file system that is as slow as requested and counts its operations, so that the
+imports of a large job on a busy file server can be studied on one machine."""
 EXAMPLES = """\
   rankscope slowfs run .envs/torch --latency 1ms -- .envs/torch/bin/python -c 'import torch'
   rankscope slowfs run /opt/env --cache negative --ops-per-second 20000 -- mpirun -n 4 /opt/env/bin/python train.py
@@ -70,7 +70,7 @@ def parser() -> argparse.ArgumentParser:
     stats.add_argument("place", type=Path, metavar="MOUNTPOINT|FILE", help="a mounted slow folder or a --server file")
     add_form_options(stats)
     stats.set_defaults(action=show_stats)
-    unmount = actions.add_parser("unmount", help="unmount, also where its server has died")
+    unmount = actions.add_parser("unmount", help="unmount, even if the server has died")
     unmount.add_argument("mount_point", type=Path, metavar="MOUNTPOINT")
     unmount.set_defaults(action=unmount_at)
     return arguments
@@ -162,5 +162,5 @@ def counters_table(counters: dict[str, int], note: str = "") -> Table:
     columns = [Column("operation", Unit.NAME, "operation"), Column("count", Unit.COUNT, "count")]
     rows: list[tuple[Cell, ...]] = [(name, value) for name, value in counters.items() if name not in NO_COUNTERS]
     delayed_s, queued_s = counters["delayed_ns"] / 1e9, counters["queued_ns"] / 1e9
-    notes = [f"answers delayed by {delayed_s:.3f} s in all, of it {queued_s:.3f} s in the queue", note]
+    notes = [f"answers delayed by {delayed_s:.3f} s in all, {queued_s:.3f} s in the queue", note]
     return Table("slowfs", "Operations of the slow file system", columns, rows, [text for text in notes if text])

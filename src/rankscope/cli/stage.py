@@ -8,10 +8,10 @@ HELP = """\
 usage: rankscope stage [ENV] --record [options] -- command …       once: pack what the command touches
        rankscope stage [ENV] [options] -- command …                run it from a copy on the node
 
-Runs a command from node-local storage. Of a Python environment a program touches a few percent; a rehearsal notes what
-that is and packs it into one file, the bundle. In a job, one process of each node brings the bundle to the node: the
-first node reads the shared file system, the others get it from each other. A file that is not in the bundle is found in
-the original place. The command's output, exit code and signals are its own.
+Runs a command from node-local storage. A program touches a few percent of its Python environment; a rehearsal finds
+those files and packs them into one, the bundle. In a job, one process per node fetches the bundle: the first node
+reads the shared file system, the others copy it from each other. A file that is not in the bundle is read from its
+original place. The command's output, exit code and signals are its own.
 
   rankscope stage /soft/env --record -- python -c 'import torch'          makes env.bundle
   mpirun -n 512 rankscope stage /soft/env --to /tmp -- python train.py    inside a launcher
@@ -23,14 +23,14 @@ ENV is a venv or another folder with bin and lib (default: the active one).
 bundle:
   --bundle FILE    the bundle (default: the name of ENV with .bundle, here)
   --record         run the command in place, note what it touches, and pack that
-  --method X       how that is noted: strace (every path of every program), paths (as rankscope run --imports paths),
+  --method X       how to find out: strace (every path of every program), paths (as rankscope run --imports paths),
                    audit (what Python opens and maps); default: the first of these that works here
   --files LIST     also pack the files named in LIST, one per line, or in an strace log
   --run RUN        also pack what the ranks of a recorded run asked for (rankscope run --imports paths)
   --include GLOB   also pack files that fit, as in --include 'torch/lib/*'
   --all            pack everything in ENV
-  --also DIR       another folder to stage
-  --base, --no-base  the interpreter that a venv was made from, too, or not (default: if it is beside ENV)
+  --also DIR       stage this folder, too
+  --base, --no-base  pack the interpreter a venv was made from, or not (default: if it is beside ENV)
   --compress zlib  a smaller bundle, for file systems slower than 250 MB/s (default: none)
   --image          pack one squashfs image, which nodes mount (needs mksquashfs here and squashfuse on the nodes)
 
@@ -38,14 +38,14 @@ run:
   --to DIR         node-local folder (default: RANKSCOPE_STAGE_TO, SLURM_TMPDIR, TMPDIR, /tmp)
   --keep           leave the copy on the node for the next job (default: the last rank removes it)
   --check X        whether ENV has changed since: quick (its folders; the default), full (every packed file), none
-  --expect ID      refuse a bundle with another identity (its beginning is enough)
+  --expect ID      refuse a bundle with another identity (a prefix is enough)
   --meet DIR       shared folder where nodes find each other (default: beside the bundle)
   --patience S     give up after S seconds and run in place (default 600)
   --strict         if staging fails, start nothing
   --in-place       do not stage: for comparison
 
 times:
-  --times DIR      note how long transfer, unpacking and the command took
+  --times DIR      record how long transfer, unpacking and the command took
   --table DIR      print the table of such a folder (several --table: of several node counts)
   --compare        run the command in place and staged, and print the table; --rounds N repeats both
   --format X       form of the table: text, csv, json, markdown

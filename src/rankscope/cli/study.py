@@ -101,9 +101,9 @@ def duration(seconds: float) -> str:
 # ---------------------------------------------------------------- study
 HELP = "run a matrix of jobs and write up the results"
 ABOUT = """\
-Run a study: one recorded job for every cell of a matrix (what is compared × number of ranks × repeats). Each cell is
-kept as soon as it has ended; one that fails, hangs or is incomplete is shown as such with its reason and does not stop
-the others. A stopped study continues with --resume. The result is a document in Markdown and HTML in its folder."""
+Run a study: one recorded job for each cell of a matrix (what is compared × number of ranks × repeats). Each cell is
+saved as soon as it ends; one that fails, hangs or is incomplete is reported with its reason and does not stop the
+others. --resume continues a stopped study. The result is a document in Markdown and HTML in the study's folder."""
 BUILT_IN = "built-in studies (rankscope study NAME --help shows their options):\n"
 EXIT_CODES = "exit code: 0 all cells are done; 1 some are not; 2 the study cannot be run as requested; 130 stopped"
 DONE, SOME_MISSING, BAD_INPUT, STOPPED = 0, 1, 2, 130
@@ -247,6 +247,6 @@ def parser() -> argparse.ArgumentParser:
         help="assume that the Pythons there (--python; default: python3) have these modules",
     )
     group.add_argument(
-        "--collect", action="store_true", help="judge what the script has left in --out and write the document"
+        "--collect", action="store_true", help="check what the script left in --out and write the document"
     )
     return arguments

@@ -88,7 +88,7 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--launcher",
         choices=kinds(),
-        help="auto (the default): that of the allocation, else what the workload needs on one machine",
+        help="auto (the default): the allocation's, else what the workload needs on one machine",
     )
     group.add_argument(
         "--template", default="", metavar="WORDS", help="with {command}, {ranks}, {nodes} and {ppn} in it"

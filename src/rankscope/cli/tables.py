@@ -11,7 +11,7 @@ from rankscope.model.tables import Table
 
 HELP = "list the tables of a report by subject"
 ABOUT = """\
-List the tables that `rankscope report --table NAME` takes, by subject, with the question that each of them answers.
+List the tables of `rankscope report --table NAME` by subject, with the question each one answers.
 `rankscope explain NAME` says more about one."""
 NAMES = 22  # columns
 

@@ -13,7 +13,7 @@ from rankscope.api.live import NoRun
 from rankscope.api.trouble import Trouble, troubles
 from rankscope.cli.printing import RUN_HELP
 
-HELP = "call a command when a running job becomes slow or hangs"
+HELP = "run a command when a job slows down or hangs"
 COMMAND_LIMIT_S = 600
 
 
@@ -60,8 +60,8 @@ def call(command: str, trouble: Trouble, path: Path | None) -> None:
 def parser() -> argparse.ArgumentParser:
     arguments = argparse.ArgumentParser(
         "rankscope watch",
-        description="Wait for a running job to become slow or to hang: print a line for each, and call a command. It "
-        "reads the rank files and changes nothing, and ends with the job.",
+        description="Watch a running job: print a line and run a command each time it slows down or hangs. Reads "
+        "the rank files, changes nothing, and ends with the job.",
         epilog="commands run in a shell with RANKSCOPE_TROUBLE (slow or hang), RANKSCOPE_TEXT (one sentence), "
         "RANKSCOPE_STEP, RANKSCOPE_WHO, RANKSCOPE_WHAT and RANKSCOPE_RUN set",
     )

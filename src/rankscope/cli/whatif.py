@@ -15,11 +15,11 @@ from rankscope.output.cells import printable
 
 HELP = "predict the step time without one of the job's problems"
 ABOUT = """\
-Replay the steps of a run from its own record (the ranks' time between communications, and who waits for whom) with
-something changed: the new step time, what that saves, and the interval around it. The replay's error on the recorded
-steps is printed first; above 3 % nothing is predicted. Without an option the obvious changes are tried and ranked.
-Several options: each by itself, and all together. Then the critical path: which rank and part bounds a step."""
-EXIT_CODES = "exit code: 0 answered; 1 the replay misses the recorded steps; 2 no run, or nothing to replay"
+Replay the steps of a run from its record (each rank's time between communications, and who waits for whom) with
+something changed, and predict the step time and the saving, with intervals. The replay's error on the recorded
+steps is printed first; above 3 % nothing is predicted. Without options, the obvious changes are tried and ranked.
+Several options are tried one by one, then together. Last comes the critical path: which rank and part limits a step."""
+EXIT_CODES = "exit code: 0 answered; 1 the replay does not match the recorded steps; 2 no run, or nothing to replay"
 ANSWERED, REFUSED, BAD_INPUT = 0, 1, 2
 
 
@@ -58,13 +58,13 @@ def parser() -> argparse.ArgumentParser:
     )
     arguments.add_argument("--bandwidth", default="", metavar="xN", help="transfers N times as fast, as in x2")
     arguments.add_argument(
-        "--overlap-all", action="store_true", help="hide transfers behind compute, as far as that lasts"
+        "--overlap-all", action="store_true", help="hide transfers behind compute, as far as there is enough of it"
     )
     arguments.add_argument(
         "--ideal",
         action="store_true",
-        help="no rank ever late: all as fast as the median rank (of their stage), the same work shared evenly by "
-        "stages",
+        help="no rank is ever late: all are as fast as the median rank (of their stage), and stages share the same "
+        "work evenly",
     )
     arguments.add_argument("--groups", metavar="KIND=RANKS;…", help=PARALLEL_HELP)
     add_form_options(arguments)

@@ -148,7 +148,7 @@ class RankFacts:
     call_cost_ns: float | None = None  # calibrated cost of one tallied call
     collective_cost_ns: float | None = None  # calibrated cost of one logged collective
     steps_cost_ns: int | None = None  # measured: asking the system at the ends of steps, all of them
-    lost_calls: int = 0  # calls for which the file had no room left
+    lost_calls: int = 0  # calls that did not fit in the file
     lost_ns: int = 0
     overwritten_events: int = 0  # log records overwritten by newer ones
     overwritten_messages: int = 0  # records of point-to-point messages likewise

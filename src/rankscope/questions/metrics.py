@@ -17,7 +17,7 @@ OF_RANKS = {
     "rankscope_cpu_seconds_total": ("User and system time of the process", "(user_ns + system_ns) / 1e9"),
     "rankscope_memory_bytes": ("Largest resident memory of the process", "max_rss_bytes"),
     "rankscope_running": ("1 while the process runs", "(ending = 'running')::INTEGER"),
-    "rankscope_lost_calls_total": ("Calls for which the rank file had no room", "lost_calls"),
+    "rankscope_lost_calls_total": ("Calls that did not fit in the rank file", "lost_calls"),
     "rankscope_lost_events_total": ("Events dropped because the trace was full", "lost_trace_events"),
 }
 CALLS = f"""

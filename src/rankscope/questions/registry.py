@@ -73,10 +73,10 @@ LOG, EVENTS = Needs.LOG, Needs.EVENTS
 # why an answer may be empty, and which option records what it needs
 NO_MPI = "no such call of MPI was recorded: the program made none, or its MPI library was not intercepted"
 NO_STEPS = (
-    "there are no steps: neither a training loop of torch, a compiled step of JAX nor rankscope.step() was seen, nor a "
-    "pattern of collectives or, in a loaded trace, of ranges or kernels"
+    "there are no steps: no torch training loop, compiled JAX step or rankscope.step() was seen, and no pattern of "
+    "collectives or, in a loaded trace, of ranges or kernels"
 )
-NO_BLOCKS = "no rank has ended 34 steps, or all were recorded by a rankscope that kept no blocks of steps"
+NO_BLOCKS = "no rank has completed 34 steps, or all were recorded by a rankscope without blocks of steps"
 NO_GPU_STEPS = "no step has work on a GPU: recorded trainings and loaded traces with steps have such steps"
 NO_LOG = "no collective is in the logs of all its members: the program made none, or it was recorded with --log 0"
 NO_MESSAGES = (
@@ -85,7 +85,7 @@ NO_MESSAGES = (
 )
 NO_PARALLELISM = (
     "unknown: no messages, reductions or all-to-alls between the ranks repeat in each step, or there are no steps; "
-    "--groups says what is known otherwise"
+    "--groups adds what you know"
 )
 NO_PIPELINE = "no ranks pass messages on to each other and back in each step, as the stages of a pipeline do"
 NO_RANKS = "no process was a rank"
@@ -100,7 +100,7 @@ NO_CUPTI = "only recorded runs that used a GPU have it"
 NO_ACTIVITIES = "there is no single activity of a GPU: record with --trace, or load a trace"
 NO_IMPORTS = "no import was recorded: no process ran Python, or it was recorded with --imports off"
 NO_CALLS = "no system call of an import was counted: `rankscope run --imports calls` counts them"
-NO_PATHS = "no path that an import asked for was kept: `rankscope run --imports paths` keeps them"
+NO_PATHS = "the paths that imports look up were not recorded: `rankscope run --imports paths` records them"
 # In the order in which a report shows them.
 ALL_QUESTIONS = (
     Question(
@@ -178,7 +178,7 @@ ALL_QUESTIONS = (
     Question(
         "programs",
         "programs.programs",
-        empty="neither JAX nor torch.compile has compiled a program, or none that could be seen",
+        empty="neither JAX nor torch.compile has compiled a program, or none that could be observed",
     ),
     Question("hosts", "ranks.ranks", shown=Shown.ASKED, empty=NO_RANKS),
     Question("ranks", "ranks.ranks", empty=NO_RANKS),
@@ -231,7 +231,7 @@ ALL_QUESTIONS = (
     Question("import_paths", "imports.calls", shown=Shown.ASKED, empty=NO_PATHS),
     Question("import_search", "imports.search", shown=Shown.ASKED, empty=NO_PATHS),
     Question("import_loader", "imports.search", shown=Shown.ASKED, empty=NO_PATHS),
-    Question("trace", "events.events", empty="no event was kept: `rankscope run --trace` keeps them"),
+    Question("trace", "events.events", empty="no events were recorded: `rankscope run --trace` records them"),
     Question(
         "overhead",
         "run.coverage",
@@ -248,7 +248,8 @@ ALL_QUESTIONS = (
         "events.events",
         EVENTS,
         Shown.ASKED,
-        empty="no single event was kept: the log of collectives is empty, and `rankscope run --trace` was not used",
+        empty="no single events were recorded: the log of collectives is empty, and `rankscope run --trace` was "
+        "not used",
     ),
 )
 QUESTIONS = {question.name: question for question in ALL_QUESTIONS}

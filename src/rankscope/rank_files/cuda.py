@@ -95,8 +95,8 @@ LOSSES = {
     "folded_ranges": "NVTX ranges are under '(ranges of other names)': there are too many names",
     "folded_streams": "GPU activities are under their device: there are too many streams",
     "unattributed": "GPU activities are in no NVTX range: the call that launched them is not known",
-    "unplaced_calls": "CUDA calls are in no NVTX range: there was no room to wait for it",
-    "late_markers": "starts or ends of NVTX ranges came late: what was launched then may be in the wrong one",
+    "unplaced_calls": "CUDA calls are in no NVTX range: no room was left to hold them until theirs was known",
+    "late_markers": "starts or ends of NVTX ranges arrived late: what was launched then may be in the wrong range",
     "folded_nodes": "NVTX ranges are not separated by what is around them: there are too many",
     "folded_work": "calls and activities in NVTX ranges are under '(other work)': there are too many names",
 }
@@ -240,9 +240,9 @@ def cuda_notes(how: Rows, devices: Rows, word: Callable[[int], str], where: str)
         if row["unified"] == REFUSED:
             notes.append(Note("CUPTI refused to record unified memory", Severity.NOTE, where))
         if row["open_ranges"] and row["state"] == CudaState.RECORDING:
-            notes.append(Note(f"{row['open_ranges']} NVTX ranges had begun and not ended", Severity.NOTE, where))
+            notes.append(Note(f"{row['open_ranges']} NVTX ranges had begun but not ended", Severity.NOTE, where))
     for row in devices[devices["late"] > 0]:
-        sentence = f"GPU {row['device']}: {row['late']} activities came too late to be placed"
+        sentence = f"GPU {row['device']}: {row['late']} activities arrived too late to be placed"
         notes.append(
             Note(f"{sentence}: up to {row['late_ns'] / 1e6:.3g} ms are missing in its times", Severity.WARNING, where)
         )

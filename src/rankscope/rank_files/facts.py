@@ -235,7 +235,7 @@ def notes_of(file: RankFile, clock: Clock, unwrapped: list[str], world_size: int
     if header["flags"] & Flag.SINGLETON:
         # the header keeps the numbers of the launcher, which tell the processes apart
         text = (
-            f"the launcher promised {header['launcher_world_size']} ranks, MPI_COMM_WORLD has {world_size or 'fewer'}"
+            f"the launcher announced {header['launcher_world_size']} ranks, MPI_COMM_WORLD has {world_size or 'fewer'}"
         )
         notes.append(Note(f"{text}: wrong mpirun for this MPI library?", Severity.WARNING, where))
     if header["flags"] & Flag.WENT_ON_UNRECORDED:
@@ -250,7 +250,7 @@ def notes_of(file: RankFile, clock: Clock, unwrapped: list[str], world_size: int
         notes.append(Note("paused by MPI_Pcontrol(0) at the end", Severity.NOTE, where))
     if header["lost_peers"]:
         notes.append(
-            Note(f"{header['lost_peers']} messages had no room in the sent-to matrix", Severity.WARNING, where)
+            Note(f"{header['lost_peers']} messages did not fit in the sent-to matrix", Severity.WARNING, where)
         )
     if not clock.known:
         notes.append(

@@ -204,9 +204,9 @@ def import_notes(file: RankFile, strings: Sequence[str]) -> list[Note]:
     """What was not seen of imports."""
     header, where = file.header, str(file.path)
     sentences = {
-        "modules": "imported modules had no room: what they did counts for the modules that import them",
-        "system_calls": "system calls had no room",
-        "paths": "uses of paths had no room",
+        "modules": "imported modules did not fit: what they did counts for the modules that import them",
+        "system_calls": "system calls did not fit",
+        "paths": "uses of paths did not fit",
     }
     notes = [
         Note(f"{int(header[f'lost_{what}'])} {text} (raise --size)", Severity.WARNING, where)

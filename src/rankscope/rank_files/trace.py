@@ -108,7 +108,7 @@ def add_trace(reading: Reading, file: RankFile, clock: Clock, cuda_rows: Rows, l
         reading.facts.lost_trace_events += lost
         reading.figures += _figures(f"trace {layers[layer]}", of_layer, lost, reading.facts.started_ns or 0)
     if offered and not file.header["trace_capacity"]:
-        text = "there was no room for the trace (a full disk, or a limit on file sizes): it has no events"
+        text = "no space for the trace (a full disk, or a limit on file sizes): it has no events"
         reading.notes.append(Note(text, Severity.WARNING, str(file.path)))
 
 

@@ -184,7 +184,7 @@ def kernel() -> list[Check]:
     if platform.machine() == "x86_64" and c.prctl(PR_SET_SYSCALL_USER_DISPATCH, 0, 0, 0, 0) == 0:
         findings.append(Check("system calls", "ok", "can be trapped: --imports calls and paths count all of them"))
     else:
-        text = f"cannot be trapped{here}: --imports calls and paths count those of wrapped functions of libc alone"
+        text = f"cannot be trapped{here}: --imports calls and paths count only those of wrapped libc functions"
         findings.append(Check("system calls", "note", text))
     number = SYS_MEMBARRIER.get(platform.machine())
     if number and c.syscall(number, 0, 0, 0) < 0:
@@ -206,7 +206,7 @@ def yama() -> Check:
         scope = 0
     if scope >= 3 or (scope and os.geteuid()):
         return Check(
-            "ptrace", "note", f"ptrace_scope is {scope}: rankscope hang shows no Python lines (py-spy) but to root"
+            "ptrace", "note", f"ptrace_scope is {scope}: rankscope hang shows Python lines (py-spy) only to root"
         )
     return Check(
         "ptrace",
@@ -285,10 +285,8 @@ def torch(answers: dict[str, str]) -> Check:
         return Check("torch", "ok", f"{folder} has its compiled observer: {build.find(folder)}")
     except build.NotBuilt as reason:
         if build.compilers():
-            return Check("torch", "note", f"{folder} is observed by hooks in Python: {reason}")
-        return Check(
-            "torch", "note", f"{folder} is observed by hooks in Python: no C++ compiler; install g++ or set CXX"
-        )
+            return Check("torch", "note", f"{folder} is observed by Python hooks: {reason}")
+        return Check("torch", "note", f"{folder} is observed by Python hooks: no C++ compiler; install g++ or set CXX")
 
 
 def prepare(python: str) -> Check:
@@ -347,7 +345,7 @@ def injected(name: str) -> Check:
     if theirs == LIBRARY:
         return Check(name, "ok", "is the recorder")
     if tool:
-        return Check(name, "note", f"{tool} has the GPU: nothing of it is recorded; start without {tool} to record it")
+        return Check(name, "note", f"{tool} has the GPU, so it is not recorded; start without {tool} to record it")
     return Check(name, "ok", f"{theirs} is loaded behind the recorder; if it uses CUPTI, the GPU is not recorded")
 
 

@@ -44,7 +44,7 @@ def missing_index(index: str, command: list[str], environment: dict[str, str]) -
     path = index_variable(index) if index else index_of(command, environment)
     if not path or environment.get("RANKSCOPE_INDEX") or os.path.exists(path):
         return ""
-    return f"there is no import index {path}: build it with rankscope index ENV; imports are as without"
+    return f"there is no import index {path}: build it with rankscope index ENV; imports run without it"
 
 
 def has_good_auditing() -> bool:

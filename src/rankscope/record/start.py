@@ -167,7 +167,7 @@ def make_plan(options: RunOptions, program: str, environment: dict[str, str], pl
             from rankscope.record.torch_observer import prepare
 
             if prepare(options.command, environment) and speaks(options):
-                say("hooks in Python observe torch in this run; the observer for the next one is being compiled")
+                say("Python hooks observe torch in this run; the observer for the next one is being compiled")
     if options.local:
         os.makedirs(added["RANKSCOPE_DIR"], exist_ok=True)
     return LaunchPlan(command, {**environment, **added}, folder)

@@ -221,7 +221,7 @@ class Cluster:
                 [job.future], job.workers = self._submitted(job.work, [job.packed], job.at, there), frozenset(there)
                 tries += 1
             elif there:
-                return Lost(f"workers of Dask on {job.at.host}, which alone has this file, were killed again and again")
+                return Lost(f"Dask workers on {job.at.host}, the only host with this file, were killed repeatedly")
             elif job.at.host in self._lost or time.monotonic() - gone_s > LOST_S:
                 self._lost.add(job.at.host)
                 return Lost(f"no worker of Dask is on {job.at.host} any more, which alone has this file")
@@ -240,7 +240,7 @@ class Cluster:
                 raise Killed("the scheduler of Dask does not know rankscope: install it there too") from None
             if type(problem).__name__ != "KilledWorker":
                 raise
-            raise Killed("workers of Dask were killed again and again (no memory?)") from None
+            raise Killed("Dask workers were killed repeatedly (out of memory?)") from None
 
 
 def _done(work: Callable[[Thing], Made], packed: bytes) -> Made:

@@ -67,7 +67,7 @@ class History:
         self.folder = runs / FOLDER
 
     def read(self) -> Kept:
-        """One row a run. A damaged file is one warning, and is put aside: its runs are summarised anew."""
+        """One row a run. A damaged file is one warning, and is put aside: its runs are summarised again."""
         for _ in range(TRIES):
             files = self._files()
             warnings: list[str] = []
@@ -118,7 +118,7 @@ class History:
         except FileNotFoundError:
             raise
         except (OSError, pa.ArrowException, ValueError, KeyError) as problem:
-            warnings.append(f"{path} is damaged ({str(problem).splitlines()[0][:80]}): its runs are summarised anew")
+            warnings.append(f"{path} is damaged ({str(problem).splitlines()[0][:80]}): its runs are summarised again")
             with suppress(OSError):
                 path.replace(path.with_name(path.name + DAMAGED))
 

@@ -73,8 +73,8 @@ def test_a_lost_node_costs_only_its_own_ranks(recorder: str, run: Run, work: Pat
     shutil.rmtree(folder / "ranks" / "node2")
     rest = api.open(folder)
     assert rest.table("ranks", top=None).rows == [row for row in whole if row[0] // NODE != 2]
-    [told] = [text for text in rest.table("coverage").warnings if "not seen" in text]
-    assert f"of {4 * NODE} ranks expected by world size, {NODE} not seen: 24-35" in told
+    [told] = [text for text in rest.table("coverage").warnings if "not recorded" in text]
+    assert f"of {4 * NODE} ranks expected by world size, {NODE} not recorded: 24-35" in told
 
 
 @pytest.mark.parametrize("damage", ["cut", "zeros", "empty"])
@@ -90,4 +90,4 @@ def test_damaged_files_of_a_node_are_named_and_the_others_read(
     seen = [row[0] for row in rest.query("SELECT rank FROM ranks WHERE role = 'rank' ORDER BY rank").rows]
     assert seen == [rank for rank in range(4 * NODE) if rank // NODE != 1]
     assert {text.partition(":")[0] for text in rest.bad_files} == {str(path) for path in damaged}
-    assert any(f"{NODE} not seen: 12-23" in text for text in rest.table("coverage").warnings)
+    assert any(f"{NODE} not recorded: 12-23" in text for text in rest.table("coverage").warnings)

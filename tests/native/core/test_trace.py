@@ -141,7 +141,7 @@ def test_a_limit_on_file_sizes_leaves_no_room_and_is_told(driver: Driver, tmp_pa
     reading = read_rank_file(path)
     assert list(trace_events(path)) == []
     assert reading.facts.lost_trace_events == 103  # 100 probes, MPI_Init_thread, MPI_Finalize, MPI_Comm_rank
-    assert any("no room for the trace" in note.text for note in reading.notes)
+    assert any("no space for the trace" in note.text for note in reading.notes)
 
 
 def test_a_kill_leaves_every_finished_event(driver: Driver, tmp_path: Path) -> None:

@@ -256,7 +256,7 @@ def test_calls_inside_ranges_do_not_hide_lost_ones() -> None:
     given = Reading(RankFacts(rank=0, lost_calls=50), tallies=[Tally("cuda_api", "launch", 4000, SECOND)])
     given.range_tallies = again
     assert only(incomplete_coverage(run_of([given]))).evidence == [
-        "coverage: 50 of 4050 calls had no room in the files"
+        "coverage: 50 of 4050 calls did not fit in the files"
     ]
 
 
@@ -296,7 +296,7 @@ def busy(folder: Path, runnable_ms: float, ranks: int, cpus: int, cpu_ms: float 
 def test_oversubscribed(tmp_path: Path) -> None:
     """Four ranks use 0.8 CPUs each and would use 0.2 more."""
     one = only(oversubscribed(busy(tmp_path, 2.0, ranks=4, cpus=3)))
-    told = "4 ranks on node0 wait for a CPU for 20 % of each step: they need 4.0 CPUs at a time and have 3"
+    told = "4 ranks on node0 wait for a CPU for 20 % of each step: they need 4.0 CPUs and have 3"
     assert one.title == told and "fewer ranks" in one.action
     assert one.saved_ns == pytest.approx(28 * 2 * MS)
 
@@ -318,7 +318,7 @@ def test_oversubscribed_without_steps(tmp_path: Path) -> None:
         for number in range(2)
     ]
     one = only(oversubscribed(opened(tmp_path, *made)))
-    told = "2 ranks on node0 wait for a CPU for 29 % of the run: they need 2.0 CPUs at a time and have 1"
+    told = "2 ranks on node0 wait for a CPU for 29 % of the run: they need 2.0 CPUs and have 1"
     assert one.title == told and one.saved_ns == pytest.approx(0.4 * 8e9)
 
 
@@ -385,7 +385,7 @@ def standing(step: int, part: Part, took_ms: float) -> list[dict[Part, float]]:
 def test_a_stall_is_found_with_its_rank_and_part(tmp_path: Path) -> None:
     run = two(tmp_path, [[USUAL] * 30, standing(19, Part.DATA, 60_000.0)])
     one = only(stalled(run))
-    told = "Step 20 takes 60 s where the median step takes 20 ms: 60 s of it on rank 1 (node0): data loading"
+    told = "Step 20 takes 60 s (median step: 20 ms): 60 s of it on rank 1 (node0): data loading"
     assert one.title == told and one.saved_ns == pytest.approx(60e9)
     assert straggler(run) == []
 

@@ -113,7 +113,7 @@ def test_runs_without_steps_and_few_runs_say_so() -> None:
     assert regressions_table(answer).notes == [
         "Nothing can be said yet: no series has 8 runs, 4 on each side of a change."
     ]
-    assert verdict(answer) == "No regression goes on."
+    assert verdict(answer) == "No ongoing regression."
 
 
 def test_a_host_that_is_slow_again_and_again_is_named_and_is_no_regression() -> None:
@@ -128,7 +128,7 @@ def test_a_host_that_is_slow_again_and_again_is_named_and_is_no_regression() -> 
     assert [one.host for one in answer.slow_hosts] == ["n3"]
     assert 0.15 < answer.slow_hosts[0].slower < 0.25
     assert rows(answer) == []
-    assert verdict(answer).endswith("Slow again and again: n3.")
+    assert verdict(answer).endswith("Repeatedly slow: n3.")
 
 
 def test_a_slow_host_of_jobs_on_several_hosts_is_told_by_its_own_time() -> None:

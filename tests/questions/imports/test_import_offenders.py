@@ -44,7 +44,7 @@ def loader_run(library_path: str) -> HandFilled:
 def test_loader_told_by_the_environment() -> None:
     run = loader_run(":".join(f"/opt/d{folder}" for folder in range(31)))
     one = only(loader_search(run))
-    assert one.title.startswith("The dynamic loader searches 31 directories for 9 libraries: 271 questions ")
+    assert one.title.startswith("The dynamic loader searches 31 directories for 9 libraries: 271 lookups ")
     assert one.action == "shorten LD_LIBRARY_PATH to the directories that hold something: /opt/d30"
     assert one.calls == 271 and one.without == "ld-library-path"
     table = import_loader(run)
@@ -67,7 +67,7 @@ def test_libraries_that_are_nowhere() -> None:
             run.path(1, "loader", "open", f"/opt/d{folder}/libp{plugin}-fi.so", result="ENOENT")
     one = only(loader_search(run))
     assert one.rule == "absent_libraries" and one.calls == 120
-    assert one.title == "12 libraries are looked for in 10 directories and are nowhere: 120 questions"
+    assert one.title == "12 libraries are looked for in 10 directories and are nowhere: 120 lookups"
     assert "libp0-fi.so" in one.evidence[0] and "app" in one.action
 
 
@@ -126,7 +126,7 @@ def test_entries_of_sys_path_that_never_hit() -> None:
     one = only(useless_search(search_run()))
     assert one.title == "1 entry of sys.path holds no module that was looked for: /never"
     assert one.calls == 101 and one.without == "search"
-    assert one.action.startswith("take them out of PYTHONPATH")
+    assert one.action.startswith("remove them from PYTHONPATH")
     run = search_run()
     run.query("UPDATE run SET cwd = '/never'")
     assert only(useless_search(run)).action.startswith("python -P or PYTHONSAFEPATH=1")

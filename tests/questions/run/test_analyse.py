@@ -260,8 +260,8 @@ def test_coverage_tells_all_that_is_missing(tmp_path: Path) -> None:
     assert found["calls skipped while paused"] == (6, "0")
     assert found["MPI entry points not intercepted"] == (2, "MPIX_A, MPIX_B")
     told = "\n".join(table.warnings)
-    assert "of 3 ranks expected by run.json, 1 not seen: 1" in told
-    assert "of 4 ranks expected by world size, 2 not seen: 1, 3" in told
+    assert "of 3 ranks expected by run.json, 1 not recorded: 1" in told
+    assert "of 4 ranks expected by world size, 2 not recorded: 1, 3" in told
     assert "1 rank ended abnormally (SIGTERM): 2" in told
     assert "the tables lack 7 calls (2.000 s)" in told
     assert "more processes than ranks (1) used MPI, again as rank 2: several MPI jobs" in told

@@ -174,7 +174,7 @@ def test_a_lost_node_costs_only_its_own_ranks(nodes: Nodes, tmp_path: Path) -> N
     assert [len(list((run / "ranks").glob(f"n{at}/*.rank"))) for at in range(3)] == [2, 0, 2]
     command = [sys.executable, "-m", "rankscope", "report", str(run), "--table", "coverage"]
     report = subprocess.run(command, env=environment(COLUMNS=200), capture_output=True, text=True)
-    assert report.returncode == 0 and "of 6 ranks expected by run.json, 2 not seen: 2-3" in report.stdout
+    assert report.returncode == 0 and "of 6 ranks expected by run.json, 2 not recorded: 2-3" in report.stdout
     found = rankscope.open(run).query("SELECT rank, host FROM ranks WHERE role = 'rank' ORDER BY rank").rows
     assert found == [(0, "n0"), (1, "n0"), (4, "n2"), (5, "n2")]
 

@@ -172,7 +172,7 @@ def signed(share: float) -> str:
 def _method(pair: Comparison) -> list[str]:
     """How sure the verdicts are, and what they rest on."""
     alone, both = pair.headline, f"{len(pair.before.runs)} + {counted(len(pair.after.runs), 'run')}"
-    headline = f"{alone.metric} is tested by itself, the other metrics together: " if alone else ""
+    headline = f"{alone.metric} is tested alone, the other metrics together: " if alone else ""
     if pair.by == "repeats":
         notes = [
             f"Medians over {both}; 95 % intervals from all pairs of runs. {headline}each raises a false alarm in "
@@ -183,12 +183,12 @@ def _method(pair: Comparison) -> list[str]:
         notes = [
             f"{both}: too few to estimate run-to-run noise. Intervals come from resampled steps, widened by the "
             "largest "
-            f"of: {100 * pair.options.run_to_run:g} % (--run-to-run), how much the runs of a side differ, the share of "
-            "the step in which ranks had no CPU. With 4 runs a side nothing has to be assumed."
+            f"of: {100 * pair.options.run_to_run:g} % (--run-to-run), the spread of each side's runs, the share of "
+            "the step in which ranks had no CPU. With 4 runs per side nothing has to be assumed."
         ]
     else:
         notes = [f"{both} with too few steps: no verdict is possible. Record at least 4 runs a side."]
-    notes.append("All values are per rank; parts, layers and calls per steady step where there are steps.")
+    notes.append("All values are per rank; parts, layers and calls are per steady step if there are steps.")
     if pair.too_small:
         notes.append(f"{counted(pair.too_small, 'metric')} below 0.5 % of the step or of the run: not judged.")
     return notes

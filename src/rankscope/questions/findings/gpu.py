@@ -138,7 +138,7 @@ def gpu_idle_causes(tables: Tables) -> list[Finding]:
         idle("preempted"),
         "The GPU waits for a host thread without a CPU for",
         "start fewer threads and data workers, or bind each rank to its own cores",
-        "the loop's thread could have run and had no CPU",
+        "the loop's thread was runnable but had no CPU",
     )
     add(
         "host_collectives",
@@ -199,7 +199,7 @@ def gpu_active_window(tables: Tables) -> list[Finding]:
     rate = f"{1e9 * activities / span:,.0f} kernels and copies a second of {seconds((span - idle) / activities)} each"
     candidates = (
         (exposed, IN_WINDOW, "only communicate", "overlap it with compute, or send less (--table gpu_time)", ""),
-        (copying, IN_WINDOW, "only copy", "copy on a stream of its own, under kernels (--table gpu_copies)", ""),
+        (copying, IN_WINDOW, "only copy", "copy on a separate stream while kernels run (--table gpu_copies)", ""),
         (
             idle,
             IDLE_IN_WINDOW,
@@ -209,7 +209,7 @@ def gpu_active_window(tables: Tables) -> list[Finding]:
             rate,
         ),
     )
-    evidence = f"gpu_time: mean of {counted(len(windows), 'GPU')}; no step is known, so this covers the whole run"
+    evidence = f"gpu_time: mean of {counted(len(windows), 'GPU')}; no steps were found, so this covers the whole run"
     return [
         Finding(
             "gpu_active_window",
@@ -232,7 +232,7 @@ OF_SUM = {COMMUNICATION: 0.2, COPY: 0.3}  # of the time of all activities
 SUMMED_ADVICE = {
     COMMUNICATION: "overlap it with compute, or send less; a recorded run or a timeline (nsys, torch.profiler) shows "
     "how much is overlapped already, and who waits for whom",
-    COPY: "pin host memory, copy ahead on a separate stream, and keep on the GPU what it needs again",
+    COPY: "pin host memory, copy ahead on a separate stream, and keep on the GPU what is needed again",
 }
 
 

@@ -29,7 +29,7 @@ def wrong_launcher(tables: Tables) -> list[Finding]:
     )
     library = "; ".join(row[0] for row in tables.query("SELECT DISTINCT versions FROM ranks WHERE versions <> ''")[:2])
     action = f"start the job with the mpirun that belongs to the library in use ({library})"
-    evidence = f"coverage: MPI_COMM_WORLD is smaller than the launcher promised on rank {ranges(alone)}"
+    evidence = f"coverage: MPI_COMM_WORLD is smaller than the launcher's size on rank {ranges(alone)}"
     return [Finding("wrong_launcher", sentence, action, [evidence])]
 
 
@@ -44,7 +44,7 @@ def incomplete_coverage(tables: Tables) -> list[Finding]:
         (SELECT coalesce(sum(calls), 0)::BIGINT FROM tallies WHERE kind = 'call') FROM ranks WHERE role = 'rank'"""
     lost, recorded = tables.query(sql)[0]
     if lost > LOST_SHARE * (lost + recorded):
-        evidence.append(f"coverage: {lost} of {lost + recorded} calls had no room in the files")
+        evidence.append(f"coverage: {lost} of {lost + recorded} calls did not fit in the files")
     if not evidence:
         return []
     action = "record again with all ranks under `rankscope run`"
@@ -52,7 +52,7 @@ def incomplete_coverage(tables: Tables) -> list[Finding]:
         action = "load the files of all ranks together (`rankscope load FILE …`)"
     if lost and not missing and not bad:
         action = "record with a larger --size"
-    return [Finding("incomplete_coverage", "Not all of the job was seen: sums are too small", action, evidence)]
+    return [Finding("incomplete_coverage", "Part of the job was not recorded: sums are too small", action, evidence)]
 
 
 def _missing(tables: Tables) -> list[str]:
@@ -79,7 +79,7 @@ def failed_ranks(tables: Tables) -> list[Finding]:
         return []
     size = tables.query("SELECT count(*) FROM ranks WHERE role = 'rank'")[0][0]
     first, *others = (f"{ending_text(*row[:3])} on {_which(row[3], size)}" for row in failed)
-    action = "look at the last lines that the program printed; the numbers here cover the time before that"
+    action = "look at the last lines the program printed; the numbers here cover the time before the failure"
     ordered = [*failed, *(row for row in endings if row not in failed)]
     evidence = [f"coverage: ended: {ending_text(*row[:3])} on rank {ranges(row[3])}" for row in ordered]
     return [Finding("failed_ranks", f"The job failed: {'; then '.join([first, *others])}", action, evidence)]

@@ -155,7 +155,8 @@ def compiling(tables: Tables) -> list[Finding]:
             Finding(
                 "compiling",
                 f"torch compiles for {seconds(first_ns)} before the first step ends",
-                "keep its caches between jobs (TORCHINDUCTOR_CACHE_DIR on a disk that stays), or compile one repeated "
+                "keep its caches between jobs (TORCHINDUCTOR_CACHE_DIR on a persistent disk), or compile one "
+                "repeated "
                 "block instead of the whole model",
                 [f"phase_calls: torch.compile, {calls:.0f} times on the median rank"],
                 first_ns,
@@ -205,7 +206,7 @@ def _compiling_programs(tables: Tables) -> list[Finding]:
             Finding(
                 "compiling",
                 f"JAX compiles for {seconds(first_ns)} before the first step ends, longest: {longest}",
-                "keep its cache between jobs (JAX_COMPILATION_CACHE_DIR on a disk that stays)",
+                "keep its cache between jobs (JAX_COMPILATION_CACHE_DIR on a persistent disk)",
                 [f"programs: tracing and compiling, {seconds(first_ns)} on the median rank"],
                 first_ns,
                 once=True,
@@ -222,7 +223,7 @@ def _compiling_programs(tables: Tables) -> list[Finding]:
                 "recompiling",
                 f"JAX compiles {again:.0f} times after the first step, {seconds(later_ns)} in total "
                 f"({later_ns / steps_ns:.0%} of the steps), longest: {name}",
-                "keep shapes and static arguments constant (pad the last batch), and make jitted functions once",
+                "keep shapes and static arguments constant (pad the last batch), and create jitted functions only once",
                 [f"programs: {name}: {why}" if why else f"programs: {name}, in the phase steady"],
                 later_ns,
             )
@@ -293,7 +294,7 @@ def stalled(tables: Tables) -> list[Finding]:
     if slow is None:
         return []
     whose = "on no rank: all are blocked in collectives"
-    action = "look at the network and the file system at that time; no rank computed"
+    action = "look at the network and the file system at that time: no rank was computing"
     if slow.rank is not None:
         whose = f"{seconds(slow.part_ns)} of it on rank {slow.rank} ({slow.host}): {TITLES.get(slow.part, slow.part)}"
         action = "look at what that rank did then: files, evaluation, logging, another program on its host"
@@ -301,7 +302,7 @@ def stalled(tables: Tables) -> list[Finding]:
     return [
         Finding(
             "stalled",
-            f"Step {slow.number} takes {seconds(slow.length_ns)} where the median step takes {seconds(slow.usual_ns)}"
+            f"Step {slow.number} takes {seconds(slow.length_ns)} (median step: {seconds(slow.usual_ns)})"
             f"{others}: {whose}",
             action,
             [f"steps: Max of step and of its parts, {counted(slow.steps, 'step')} {seconds(slow.excess_ns)} too long"],

@@ -133,7 +133,7 @@ def oversubscribed(tables: Tables) -> list[Finding]:
         of_all = share if ranks[0].steps else each / (run_elapsed_ns(tables) or ranks[0].whole_ns)
         title = f"{counted(len(ranks), 'rank')} on {host} {wait} for a CPU for {100 * of_all:.0f} % of {of}: "
         if wanted > cpus:
-            title += f"{they} {wanted:.1f} CPUs at a time and have {cpus}"
+            title += f"{they} {wanted:.1f} CPUs and have {cpus}"
             action = "start fewer ranks on a host, or fewer threads in each (OMP_NUM_THREADS, torch.set_num_threads, "
             action += "num_workers)"
         else:
@@ -180,11 +180,11 @@ def _wanting(tables: Tables) -> Iterator[tuple[str, _Wanting]]:
 # ---------------------------------------------------------------- stragglers
 ACTIONS = {
     "data loading": "give its data loader more workers or a faster source, or share the samples evenly",
-    "forward": "look at what its forward pass does that the others' do not: larger inputs, uneven batches",
-    "backward": "look at what its backward pass does that the others' do not: larger inputs, uneven batches",
-    "compute": "look at what its compiled programs compute that the others' do not: larger inputs, uneven batches",
+    "forward": "compare its forward pass with the others': larger inputs, uneven batches",
+    "backward": "compare its backward pass with the others': larger inputs, uneven batches",
+    "compute": "compare its compiled programs with the others': larger inputs, uneven batches",
     "optimizer": "look at what follows its optimizer step: logging, averaging, callbacks on one rank only",
-    "zero_grad": "look at what else runs there on this rank only",
+    "zero_grad": "look for what runs there on this rank only",
     "checkpoint": "save checkpoints asynchronously, or shard them over the ranks",
     "garbage collection": "call gc.freeze() after start-up, and collect by hand on all ranks at the same step",
     "preemption": "keep other programs off its cores, or bind each rank to its own cores",
@@ -198,9 +198,9 @@ OF_A_KERNEL = {  # by the beginning of the cause
     "more calls of the kernel": "share the samples evenly: more or longer inputs on this rank",
     "a slower kernel": "compare its inputs with those of the others, then clock speed and power limit of its GPU",
 }
-ON_HOST = "look at what its host does there that the others do not: input, logging, synchronising, Python"
+ON_HOST = "look for what only its host does there: input, logging, synchronising, Python"
 WAITED_NOTICEABLE = 0.05  # of the steps
-OTHERWISE = "look at what it computes outside collectives that the others do not"
+OTHERWISE = "look for what only this rank computes outside collectives"
 
 
 def straggler(tables: Tables) -> list[Finding]:
@@ -237,7 +237,7 @@ def _of_stage(stage: int, late: Sequence[LateCause]) -> Finding:
     return Finding(
         "straggler",
         f"Stage {stage} (ranks {ranks}) is late by {seconds(worst.late.excess.value)} per step: {worst.name}",
-        "move layers from it to other stages; rankscope whatif --balance stage says what an even share saves",
+        "move layers from it to other stages; rankscope whatif --balance stage shows what an even split would save",
         [
             f"causes: {worst.evidence}",
             f"step_parts: its peers are blocked {seconds(worst.late.waited_ns)} longer per step",

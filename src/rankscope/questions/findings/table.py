@@ -115,7 +115,7 @@ def not_looked_for(tables: Tables) -> list[str]:
     """What no rule could look for, and why: that nothing was found says nothing about it."""
     ranks, steps = tables.query(RANKS)[0][0], steps_of(tables)
     if not ranks:
-        return ["Not checked: anything, as there is no rank."]
+        return ["Not checked: anything, because there are no ranks."]
     notes = []
     if steps.source == "traced":
         notes += _not_in_traces(tables)
@@ -157,9 +157,9 @@ def _not_in_traces(tables: Tables) -> list[str]:
     ]
     data_ns, others_ns = tables.query(PARTS_TOLD)[0]
     if not data_ns and not others_ns:
-        notes.append("Not checked: what the host does in a step. No range of the trace names a part of it.")
+        notes.append("Not checked: what the host does in a step. No range in the trace names its parts.")
     elif not data_ns:
-        notes.append("Not checked: slow data loading. No range of the trace is that of a data loader.")
+        notes.append("Not checked: slow data loading. No range in the trace is a data loader's.")
     if tables.query(ON_HOST):
         notes.append(
             "Not checked: exposed communication of Gloo. The trace says how long a collective took, not how long "

@@ -40,7 +40,7 @@ def history_page(answer: Answer, where: str, tables: Sequence[Table], warnings: 
         *([_runs_section(answer, drawn)] if drawn else []),
         Section("changes", "What changed, since which run, and how sure is it?", [named["regressions"]], group="Runs"),
         Section("series", "What is compared with what?", [named["history"]], group="Runs"),
-        Section("hosts", "Which hosts are slow again and again?", [named["slow_hosts"]], group="Hosts"),
+        Section("hosts", "Which hosts are repeatedly slow?", [named["slow_hosts"]], group="Hosts"),
         *(Section(name, f"By {by}", [named[name]], group="Groups") for name, by in _by(named)),
     ]
     for section in sections[1:4]:
@@ -77,12 +77,10 @@ def verdict(answer: Answer) -> str:
     over = f"{counted(past, 'regression')} in the past {'is' if past == 1 else 'are'} over. " if past else ""
     slow = answer.slow_hosts
     hosts = (
-        f"Slow again and again: {', '.join(host.host for host in slow[:3])}{' and more' * (len(slow) > 3)}."
-        if slow
-        else ""
+        f"Repeatedly slow: {', '.join(host.host for host in slow[:3])}{' and more' * (len(slow) > 3)}." if slow else ""
     )
     if not going:
-        return f"No regression goes on. {over}{hosts}".strip()
+        return f"No ongoing regression. {over}{hosts}".strip()
     worst = going[0]
     since = f"since {when(answer.runs.numbers['started_ns'][worst.since])[:10]}"
     sentence = f"{worst.metric.title} of {worst.series.name} {signed(worst.change.share)} {since}"
@@ -149,7 +147,7 @@ def _hosts(answer: Answer) -> Points:
         )
         for host in answer.slow_hosts[:MOST_POINTS]
     ]
-    return Points("slow_host_points", "Slow hosts", entries, "None is slow again and again.")
+    return Points("slow_host_points", "Slow hosts", entries, "None is repeatedly slow.")
 
 
 # ---------------------------------------------------------------- the picture

@@ -39,7 +39,7 @@ HISTORY_COLUMNS = (
     Column("runs", Unit.COUNT, "Runs", "number of them"),
     Column("last", Unit.NAME, "Last run", "when the newest one started; local time"),
     *FIGURES,
-    Column("verdict", Unit.NAME, "Verdict", "the last change of the step, or else of another figure, that goes on"),
+    Column("verdict", Unit.NAME, "Verdict", "the last ongoing change of the step, or else of another figure"),
 )
 REGRESSION_COLUMNS = (
     Column("series", Unit.NAME, "Series", "as in `history`"),
@@ -216,7 +216,7 @@ def _also(metric: Metric, change: Change) -> str:
 # ---------------------------------------------------------------- hosts
 def slow_hosts_table(answer: Answer, top: int | None = None) -> Table:
     """Hosts that are slow again and again."""
-    table = Table("slow_hosts", "Hosts that are slow again and again", HOST_COLUMNS, [])
+    table = Table("slow_hosts", "Hosts that are repeatedly slow", HOST_COLUMNS, [])
     started = answer.runs.numbers["started_ns"]
     for host in answer.slow_hosts[:top]:
         last = when(started[host.last])
@@ -283,7 +283,7 @@ SCREEN_REGRESSIONS = (
     Column("since", Unit.NAME, "Since", "when the first run of the new level started"),
     Column("commit", Unit.NAME, "Commit", "before → since"),
     Column("chance", Unit.NUMBER, "p-value", "corrected for all series and figures"),
-    Column("until", Unit.NAME, "Until", "empty where it goes on"),
+    Column("until", Unit.NAME, "Until", "empty while it lasts"),
 )
 
 

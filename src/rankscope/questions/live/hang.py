@@ -18,7 +18,7 @@ KINDS = {
     "dead": "dead",
     "not_started": "never started",
     "stalled": "all arrived, none leaves",
-    "messages": "waiting for messages that do not come",
+    "messages": "waiting for messages that never arrive",
     "no_hang": "no hang",
     "inconclusive": "inconclusive",
     "restarting": "no rank runs, the launcher does",

@@ -70,7 +70,7 @@ def sentence(verdict: Verdict, now: Standing) -> str:
     if verdict.kind == "ended":
         return f"The job has ended: {endings(now)}"
     if verdict.kind == "restarting":
-        return f"No hang: no rank runs ({endings(now)}), but the launcher does: it starts them anew, or is about to end"
+        return f"No hang: no rank runs ({endings(now)}), but the launcher does: it is restarting them or about to end"
     if verdict.sequence is None and verdict.waiting:
         return _for_messages(verdict, now)
     if verdict.sequence is None:
@@ -82,7 +82,7 @@ def sentence(verdict: Verdict, now: Standing) -> str:
         return f"The job has ended: {how}, which {rank_words(verdict.waiting)} had entered"
     waiting = f"{rank_words(verdict.waiting)} waiting in {what} for {seconds(verdict.waited_ns)}"
     if verdict.kind == "no_hang":
-        whom = f", {rank_words(verdict.guilty)} to come" if verdict.guilty else ", all have arrived"
+        whom = f", {rank_words(verdict.guilty)} yet to arrive" if verdict.guilty else ", all have arrived"
         return f"No hang so far: {waiting}{whom}; the longest before was {seconds(verdict.usual_ns)}"
     return f"Hang: {waiting}: {_cause(verdict, now)}" if verdict.waiting else f"Hang: {what}: {_cause(verdict, now)}"
 

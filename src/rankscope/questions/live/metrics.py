@@ -59,14 +59,16 @@ WAIT = Metric(
     "rankscope.communication.wait",
     "1",
     GAUGE,
-    "share of the time since the last look in which a rank waits in collectives for others, mean over the ranks; at "
+    "share of the time since the last reading in which a rank waits in collectives for others, mean over the "
+    "ranks; at "
     "the end, exposed wait ÷ step",
 )
 TRANSFER = Metric(
     "rankscope.communication.transfer",
     "1",
     GAUGE,
-    "share of the time since the last look in which a rank communicates and waits for nobody, mean over the ranks; at "
+    "share of the time since the last reading in which a rank communicates and waits for nobody, mean over the "
+    "ranks; at "
     "the end, exposed transfer ÷ step",
 )
 COLLECTIVES = Metric("rankscope.collectives", "{collective}", COUNTER, "collectives entered, summed over the ranks")
@@ -77,12 +79,12 @@ STRAGGLER = Metric(
     "rankscope.straggler.rank",
     "{rank}",
     GAUGE,
-    "number of the rank that the others wait for; absent where none stands out",
+    "number of the rank that the others wait for; absent if none stands out",
 )
 CAUSED = Metric("rankscope.straggler.wait_caused", "1", GAUGE, "share of all wait in collectives that this rank causes")
 HANG = Metric("rankscope.hang", "{hang}", GAUGE, "1 while the job hangs, by the rules of `rankscope hang`, else 0")
 SLOWDOWN = Metric(
-    "rankscope.slowdown", "1", GAUGE, "step time ÷ step time before the slow-down that goes on; 1 where none does"
+    "rankscope.slowdown", "1", GAUGE, "step time ÷ step time before the ongoing slow-down; 1 if there is none"
 )
 GOODPUT = Metric(
     "rankscope.goodput", "1", GAUGE, "share of the wall time that went into steps that count, over all restarts"
@@ -111,7 +113,7 @@ GPU_PART = Metric(
 )
 OVERHEAD = Metric("rankscope.overhead", "1", GAUGE, "measured cost of recording ÷ time, on the rank that it costs most")
 LOST = Metric(
-    "rankscope.lost_records", "{record}", COUNTER, "calls and events for which a rank file had no room, over all ranks"
+    "rankscope.lost_records", "{record}", COUNTER, "calls and events that did not fit in a rank file, over all ranks"
 )
 OF_JOB = (
     *(INFO, RANKS, EXPECTED, STEPS, STEP, STEP_MEAN, STEP_P50, STEP_P99, PART, WAIT, TRANSFER, STRAGGLER, CAUSED),

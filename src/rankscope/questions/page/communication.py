@@ -71,7 +71,7 @@ def _title(table: Table) -> str:
         return f"The others wait for rank {rank}: {text}"
     if verdict == INCONCLUSIVE:
         return f"The clocks are not exact enough to say whether rank {rank} is a straggler: {text}"
-    return f"No rank stands out; the most waited for is rank {rank}: {text}"
+    return f"No rank stands out; most of the wait is for rank {rank}: {text}"
 
 
 # ---------------------------------------------------------------- communication

@@ -12,7 +12,7 @@ from rankscope.pictures import Blocks, Line
 from rankscope.questions.findings.savings import replayed_model
 from rankscope.questions.whatif.whatif import OnPath, critical_path, path_in_time
 
-LINE = Line("critical path", "path", "what the step hangs on")
+LINE = Line("critical path", "path", "what the step depends on")
 MOST_PIECES = 10_000  # of a timeline's blocks; of more only those of the chosen steps are drawn
 SHOWN = 3  # in words
 
@@ -32,7 +32,7 @@ def path_note(table: Table) -> str:
     names = [column.name for column in table.columns]
     rank, part, share = (names.index(name) for name in ("rank", "part", "path_share"))
     shown = [f"rank {row[rank]} {row[part]} {100 * float(str(row[share])):.0f} %" for row in table.rows[:SHOWN]]
-    return f"The steps hang on (critical path): {', '.join(shown)}. A step gets shorter only by what is on this line."
+    return f"Critical path of the steps: {', '.join(shown)}. Only what is on this line can make a step shorter."
 
 
 def path_blocks(

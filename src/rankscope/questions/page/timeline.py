@@ -94,7 +94,9 @@ def _notes(tables: Tables, run: _Run, drawn: DrawnTimeline, events: int) -> list
     every = tables.query("SELECT count(*) FROM ranks WHERE role = 'rank'")[0][0]
     singles = _singles(drawn)
     notes = (
-        [f"{ranks:,} of {every:,} ranks are drawn: those that stand out, and others evenly."] if ranks < every else []
+        [f"{ranks:,} of {every:,} ranks are drawn: those that stand out, and an even sample of the others."]
+        if ranks < every
+        else []
     )
     if singles < events:
         notes.append(

@@ -73,10 +73,10 @@ SQL = """
 
 
 NOT_MEASURED = [
-    "Measured: set-up, and the ends of steps. Calls: their number × what one cost in a loop, its data in the "
-    "cache, at the start of the process. Of elapsed: recording and set-up, of the whole process.",
-    "Not included: Python's way into the recorder (some µs for each range, backward and optimizer step), what "
-    "CUPTI does for records of kernels (not measured with --cuda exact), evicted caches. Only alternating bare "
+    "Measured: set-up, and the ends of steps. Calls: their number × the cost of one, measured in a loop with warm "
+    "caches at the start of the process. % of elapsed: recording and set-up, over the whole process.",
+    "Not included: Python's calls into the recorder (some µs for each range, backward and optimizer step), CUPTI's "
+    "work for kernel records (not measured with --cuda exact), evicted caches. Only alternating bare "
     "and recorded runs show the whole cost.",
 ]
 
@@ -192,7 +192,7 @@ def _add_expected(tables: Tables, table: Table) -> None:
 def _compare(table: Table, source: str, size: int, seen: list[int]) -> None:
     missing = set(range(min(size, 10_000_000))) - set(seen)
     if missing:
-        text = f"of {counted(size, 'rank')} expected by {source}, {len(missing)} not seen: {ranges(missing)}"
+        text = f"of {counted(size, 'rank')} expected by {source}, {len(missing)} not recorded: {ranges(missing)}"
         table.warnings.append(text)
     if len(seen) > size:
         table.warnings.append(f"{counted(len(seen), 'rank')} seen, {size} expected by {source}")
@@ -252,8 +252,8 @@ def _of_another_job(others: list[tuple[Any, ...]], size: int | None) -> str:
     files, ranks = _distinct(others), ranges(row[0] for row in others)
     text = f"{_files(files)} describe{'s' * (len(files) == 1)} rank{'s' * (len(others) > 1)} {ranks}"
     text += f" of {size}: another job." if size else " again: from another job?"
-    what = "It is not in these tables: load it as a run of its own"
-    several = "They are not in these tables: load them as a run of their own"
+    what = "It is not in these tables: load it as a separate run"
+    several = "They are not in these tables: load them as a separate run"
     return f"{text} {what if len(files) == 1 else several}"
 
 
@@ -296,7 +296,7 @@ def _add_losses(tables: Tables, table: Table) -> None:
             table.rows.append((text, sum(row[1] for row in rows), ranges(row[0] for row in rows)))
     lost = tables.query("SELECT sum(lost_calls)::BIGINT, sum(lost_ns)::BIGINT FROM ranks WHERE lost_calls > 0")[0]
     if lost[0]:
-        sentence = f"the tables lack {counted(lost[0], 'call')} ({lost[1] / 1e9:.3f} s) for which the files had no room"
+        sentence = f"the tables lack {counted(lost[0], 'call')} ({lost[1] / 1e9:.3f} s) that did not fit in the files"
         table.warnings.append(f"{sentence}: record with a larger --size")
     if _recorded(tables) and not any(row[0] in LOSSES.values() for row in table.rows):
         table.rows.append(("calls, records or names lost", 0, ""))
@@ -311,7 +311,7 @@ def _add_libraries(tables: Tables, table: Table) -> None:
     for layer, calls, ranks, executed in tables.query(sql):
         table.rows.append((f"calls of {LIBRARIES[layer]}", calls, ranges(ranks)))
         if layer == "horovod" and not executed:
-            text = "Horovod's own thread was not seen: no negotiation, fusion and execution; its operations were"
+            text = "Horovod's own thread was not recorded: no negotiation, fusion or execution, only its operations"
             table.notes.append(f"{text} (docs/studies/backends.md)")
     sql = f"SELECT DISTINCT text FROM notes WHERE starts_with(text, '{UNTRACED}') ORDER BY text"
     table.notes += [text for (text,) in tables.query(sql)]
@@ -354,7 +354,7 @@ def _add_xla(tables: Tables, table: Table) -> None:
         table.rows.append((f"JAX, {what}", len(ranks), ranges(ranks)))
         if LACKING in what:
             library, _, lacking = str(what).partition(LACKING)
-            text = f"JAX is not wholly understood: of {library.partition(':')[0]}, {lacking} are not seen"
+            text = f"JAX is only partly understood: of {library.partition(':')[0]}, {lacking} are not recorded"
             table.warnings.append(f"{text}; mark steps with rankscope.step()")
 
 

@@ -24,7 +24,7 @@ ATTEMPTS_COLUMNS = (
     Column("ranks", Unit.COUNT, "Ranks", "number of ranks that it started"),
     Column("began_ns", Unit.NS, "Began", "first start of one of its processes − start of the run"),
     Column("elapsed_ns", Unit.NS, "Elapsed", "from the first start to the last end of its ranks"),
-    Column("steps", Unit.COUNT, "Steps", "most steps that one of its ranks has ended"),
+    Column("steps", Unit.COUNT, "Steps", "most steps completed by one of its ranks"),
     Column("ended", Unit.NAME, "Ended", "how its ranks ended: those that ended first come first"),
 )
 # Only its parent knows when a rank is gone: a killed one says nothing, others do so before their memory is given back.
@@ -68,14 +68,14 @@ def _started_ns(tables: Tables) -> int | None:
 # Goodput: each moment from the start of the run to its end belongs to one kind, mean over the ranks of an attempt.
 KINDS = {
     "useful steps": "steps that a later attempt need not repeat, at their usual length",
-    "lost steps": "steps of a failed attempt since its last checkpoint, and the one that it did not end, at most its "
-    "usual length",
-    "slowed steps": "what steps take beyond their usual length, where that is more than a quarter of it",
+    "lost steps": "steps of a failed attempt since its last checkpoint, and the unfinished one, at most its usual "
+    "length",
+    "slowed steps": "what steps take beyond their usual length, if that is more than a quarter of it",
     "checkpoint": "writing checkpoints: torch.save, torch.distributed.checkpoint, rankscope.checkpoint()",
     "compilation": "torch.compile",
     "start-up": "from the start of an attempt to its first step, and what the first two steps take beyond the usual "
     "length",
-    "hang": "from the last step of a failed attempt to its end, without the step that it did not end",
+    "hang": "from the last step of a failed attempt to its end, without the unfinished step",
     "shutdown": "from the last step of an attempt that ended well to its end",
     "restart": "between attempts of one run: no rank is there",
     "queue": "between runs of one lineage",
@@ -410,12 +410,12 @@ def goodput(tables: Tables, selection: Selection = ALL) -> Table:
 
 
 NO_STEPS = (
-    "No step of the job was recorded or can be inferred from its collectives, so that its goodput is not known: all of "
-    "it counts as start-up. rankscope.step() marks the end of each."
+    "No step of the job was recorded or can be inferred from its collectives, so its goodput is unknown: all of it "
+    "counts as start-up. rankscope.step() marks the end of each."
 )
 INFERRED = (
-    "Steps are inferred from a pattern that collectives repeat: a failed attempt's steps since the last slow one count "
-    "as lost where it wrote checkpoints, and all of them where none was seen. rankscope.step() marks the end of each."
+    "Steps are inferred from the pattern that collectives repeat: a failed attempt loses its steps since the last "
+    "slow one if it wrote checkpoints, and all of them if none was seen. rankscope.step() marks the end of each."
 )
 
 

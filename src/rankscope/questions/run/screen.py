@@ -53,7 +53,7 @@ LABELS = {
     "overlapped": "communication hidden behind compute; part of compute",
     "MFU": "model FLOPs utilisation: FLOPs of a step ÷ its time ÷ peak of the GPU, mean over the GPUs (table "
     "utilisation)",
-    "MFU at least": "the same where not every operator could be counted",
+    "MFU at least": "the same if not every operator could be counted",
     "wait caused": "the rank's share of the wait that all ranks cause",
     "imbalance": "largest ÷ mean over the ranks of a step's time outside exposed communication",
     "largest kernel": "the GPU activity that takes most time, with its share of all GPU activities",
@@ -62,12 +62,12 @@ LABELS = {
     "blocked": "in a pipeline: its bubble and exposed communication together",
     "steps/s": "1 ÷ the mean steady step of the rank whose steps take longest",
     "growth": "a figure at the largest size of the job ÷ the same at the smallest",
-    "save up to": "what the job would be shorter by at most, if only this finding were fixed",
+    "save up to": "how much shorter the job would be at most, if only this finding were fixed",
     "proof": "what the tables that `rankscope report --table` shows say for a finding",
-    "not checked": "problems that could not be looked for: the run has no data about them",
-    "recording cost": "the largest share in the table overhead: as much of the cost as could be measured",
-    "HIGH": "a finding that could save 10 % or more of the steps' time (of the run, where it is not in steps)",
-    "MED": "a finding that could save 3 % or more of the steps' time (of the run, where it is not in steps)",
+    "not checked": "problems that could not be checked: the run has no data about them",
+    "recording cost": "the largest share in the table overhead: the part of the cost that could be measured",
+    "HIGH": "a finding that could save 10 % or more of the steps' time (of the run, for costs outside steps)",
+    "MED": "a finding that could save 3 % or more of the steps' time (of the run, for costs outside steps)",
     "LOW": "a finding that could save less than that",
     "ONCE": "a finding about a one-time cost of each job, however long it runs",
     "CHECK": "a finding that makes other numbers doubtful",
@@ -200,14 +200,15 @@ def _missing(coverage: Table, ranks: Table, loaded: bool, load: str) -> list[str
             f"Load {others}: `{load}`"
         ]
     return [
-        f"INCOMPLETE: {len(missing):,} of {expected:,} ranks not seen (rank {ranges(missing)}): sums are too small. "
+        f"INCOMPLETE: {len(missing):,} of {expected:,} ranks not recorded (rank {ranges(missing)}): sums are too "
+        "small. "
         "Start every rank under `rankscope run`, or collect files left on dead ranks' nodes: `rankscope gather`"
     ]
 
 
 def _warnings(overview: Table, coverage: Table) -> list[str]:
     """What else is wrong with the run or its recording; missing ranks have their own sentence."""
-    others = [text for text in coverage.warnings if " expected by " not in text or " not seen" not in text]
+    others = [text for text in coverage.warnings if " expected by " not in text or " not recorded" not in text]
     warnings = [f"FAILED: {text}" for text in others if "ended abnormally" in text]
     warnings += [f"RUNNING: {text}" for text in overview.warnings]
     return warnings + [f"WARNING: {text}" for text in others if "ended abnormally" not in text]

@@ -257,8 +257,8 @@ def _by_backward(tables: Tables) -> list[str]:
     ranks = tables.query(sql)[0][0]
     if not ranks:
         return []
-    sentence = f"Steps end with a backward run, for no optimizer was seen ({rank_words(ranks)})"
-    return [f"{sentence}: where there are several of them in a step, call rankscope.step() at its end."]
+    sentence = f"Steps end with a backward run, because no optimizer was seen ({rank_words(ranks)})"
+    return [f"{sentence}: if a step has several, call rankscope.step() at its end."]
 
 
 def _losses(tables: Tables) -> list[str]:

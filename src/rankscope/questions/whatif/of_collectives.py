@@ -34,12 +34,12 @@ Array = Any  # of numpy
 IN_ORDER = 0.99  # of the collectives of a group: each ends after the one before
 LANES = 2  # collectives in progress that the end of a step may wait for, of different groups
 NO_STEPS = (
-    "no steps to replay: neither a training loop nor a pattern of collectives was seen; mark them with "
+    "no steps to replay: no training loop and no pattern of collectives was seen; mark steps with "
     "rankscope.step(), or load a table of operations"
 )
 UNTOLD = (
-    "The trace does not say when a rank was blocked: it is taken to wait from where it issued the last collective of "
-    "a step to where that ended."
+    "The trace does not say when a rank was blocked: it is assumed to wait from issuing the last collective of a "
+    "step until that ends."
 )
 OWN = "own time"
 MOST_OPERATIONS = 2_000_000  # of one program: arrays of so many are given back and taken again without the system

@@ -236,24 +236,24 @@ def whatif(model: Model, changes: Sequence[Change]) -> Table:
         results.append((list(together), model.changed_ns(together)))
     rows = [_row(_words(changes), base, ns, _by_chance(model, changes)) for changes, ns in results]
     notes = [
-        f"Saved of the mean replayed step, {seconds(base.mean())}; intervals: 95 %, of these steps drawn again, and "
-        "(Rerun) of what another run takes, which has noise of its own."
+        f"Saved of the mean replayed step, {seconds(base.mean())}; intervals: 95 %, of these steps resampled, and "
+        "(Rerun) of what another run would take, with its own noise."
     ]
     kinds = {change.kind for changes, _ in results for change in changes}
     if {"stage", "ideal"} <= kinds:
         notes.append(
-            "A stage with no more work than the median stage: what it has more is gone, and nobody does it instead. "
-            "The ideal keeps all work, so that it may save less; no way to share the same work out saves more."
+            "A stage with no more work than the median stage: its excess is dropped, and no other stage takes it "
+            "over. The ideal keeps all work, so it may save less; no other split of the same work saves more."
         )
     elif {"rank", "ideal"} <= kinds and _are_stages(model):
         notes.append(
-            "Each rank is a stage. As fast as its peers it has no more work than the other stages, and nobody does the "
-            "rest instead; the ideal keeps all work, so that it may save less."
+            "Each rank is a stage. As fast as its peers, it has no more work than the other stages, and nobody "
+            "takes over the rest; the ideal keeps all work, so it may save less."
         )
     if not rows:
         notes.insert(0, "None of the obvious changes saves 0.2 % of a step or more.")
     if "bandwidth" in kinds:
-        notes.append("Bandwidth: all of a transfer is taken to shrink; what of it is latency is not known.")
+        notes.append("Bandwidth: the whole transfer is assumed to shrink; how much of it is latency is not known.")
     return Table("whatif", "What if", WHATIF_COLUMNS, rows, notes=notes)
 
 

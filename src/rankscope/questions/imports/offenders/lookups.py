@@ -26,8 +26,8 @@ def realpath_storm(tables: Tables) -> list[Offender]:
         Offender(
             "realpath_storm",
             f"Paths are resolved link by link: {calls} calls ask for {distinct} distinct paths",
-            "os.path.realpath asks for every folder on the way, and inspect.getmodule calls it for all loaded modules: "
-            "install at a shorter path, or spare inspect.stack and inspect.getmodule at import",
+            "os.path.realpath checks every folder on the path, and inspect.getmodule calls it for all loaded "
+            "modules: install at a shorter path, or avoid inspect.stack and inspect.getmodule at import",
             calls,
             names,
             "realpath",
@@ -92,7 +92,7 @@ def _elsewhere(directories: list[Directory], missing: int) -> list[Offender]:
         f"import_loader: most in vain in {some(worst)}; {len(empty)} directories hold none of the libraries",
         f"import_loader: mostly for {_for_whom(directories)}",
     ]
-    title = f"The dynamic loader searches {len(directories)} directories for {len(held)} libraries: {missing} questions"
+    title = f"The dynamic loader searches {len(directories)} directories for {len(held)} libraries: {missing} lookups"
     title += " are in vain"
     if 2 * sum(directory.missing for directory in listed) >= missing:
         return [Offender("loader_search", title, _shorter(listed), missing, evidence, "ld-library-path")]
@@ -105,8 +105,8 @@ def _absent(directories: list[Directory], nowhere: Counter[str]) -> list[Offende
     return [
         Offender(
             "absent_libraries",
-            f"{len(nowhere)} libraries are looked for in {len(places)} directories and are nowhere: {calls} questions",
-            f"they are optional parts or plugins: see whether {_for_whom(places)} can be told which of them to try",
+            f"{len(nowhere)} libraries are looked for in {len(places)} directories and are nowhere: {calls} lookups",
+            f"they are optional parts or plugins: check whether {_for_whom(places)} can be configured to try fewer",
             calls,
             [f"import_loader: {some(name for name, _ in nowhere.most_common())}"],
         )
@@ -168,7 +168,7 @@ def useless_search(tables: Tables) -> list[Offender]:
             f"{len(useless)} {held} no module that was looked for: {named}",
             _action(tables, [entry.path for entry in useless]),
             calls,
-            [f"import_search: {entry.path}: asked {entry.operations} times" for entry in useless[:3]],
+            [f"import_search: {entry.path}: searched {entry.operations} times" for entry in useless[:3]],
             "search",
         )
     ]
@@ -177,8 +177,8 @@ def useless_search(tables: Tables) -> list[Offender]:
 def _action(tables: Tables, folders: list[str]) -> str:
     """Python puts the folder in which it was started first by itself, with -c and -m."""
     here = {row[0] for row in tables.query("SELECT cwd FROM run")}
-    text = "python -P or PYTHONSAFEPATH=1 (3.11 on) leaves the current folder out"
+    text = "python -P or PYTHONSAFEPATH=1 (3.11 on) leaves out the current folder"
     if set(folders) <= here:
         return text
-    others = "take them out of PYTHONPATH, or put them behind the others: every import asks them first"
+    others = "remove them from PYTHONPATH, or move them to its end: every import searches them first"
     return f"{others}; {text}" if here & set(folders) else others

@@ -32,8 +32,8 @@ def metadata_scan(tables: Tables) -> list[Offender]:
         Offender(
             "metadata_scan",
             f"{name} reads the metadata of {packages} installed packages while it is imported",
-            "it asks for entry points or imports pkg_resources: replace pkg_resources by importlib.metadata, ask for "
-            "the one package that is meant, or ask when the answer is needed",
+            "it queries entry points or imports pkg_resources: replace pkg_resources with importlib.metadata, "
+            "query only the package you need, or only when the answer is needed",
             calls,
             [f"import_paths: {calls} operations in .dist-info and .egg-info folders"],
             f"module={name}",
