@@ -209,7 +209,8 @@ def gpu_active_window(tables: Tables) -> list[Finding]:
             rate,
         ),
     )
-    evidence = f"gpu_time: mean of {counted(len(windows), 'GPU')}; no steps were found, so this covers the whole run"
+    covers = "the saving is scaled up from the recorded time" if times > 1 else "this covers the whole run"
+    evidence = f"gpu_time: mean of {counted(len(windows), 'GPU')}; no steps were found, so {covers}"
     return [
         Finding(
             "gpu_active_window",
