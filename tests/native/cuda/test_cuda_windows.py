@@ -210,10 +210,13 @@ def test_waits_are_recorded_in_the_first_window_and_estimated_in_others(driver: 
 
 
 def test_where_the_device_never_waits_for_launches_all_is_recorded(driver: Path, tmp_path: Path) -> None:
-    """Without CUDA's calls, of which CUPTI tells nothing if they are chosen so late; each step has its own kernels."""
+    """Without CUDA's calls, of which CUPTI tells nothing if they are chosen so late; each step has its own kernels.
+
+    Kernels are long, so that a host that has no CPU for a moment does not keep the device waiting for 3 % of a step.
+    """
     step = [
         "b backward",
-        *["l 0 0 3000 compute"] * 2,
+        *["l 0 0 15000 compute"] * 2,
         "s 1200",
         "e backward",
         f"b {OPTIMIZER}",
@@ -222,15 +225,15 @@ def test_where_the_device_never_waits_for_launches_all_is_recorded(driver: Path,
         "d 0",
     ]
     settings = WINDOWS | {"LOOP_COST_NS": "0", "RANKSCOPE_CUDA_SECOND_NS": "700000000"}
-    truth = play(driver, tmp_path, step * 900, **settings)
+    truth = play(driver, tmp_path, step * 200, **settings)
     how, windows = windows_of(tmp_path)
     assert (int(how["windows"]), len(windows), int(how["window_begin_ns"]) > 0) == (0, 0, True)
     rows = rows_of(tmp_path)
-    assert len(rows) > 600 and ((rows["flags"] & DeviceStepFlag.BY_TIME) != 0).all()
+    assert len(rows) > 130 and ((rows["flags"] & DeviceStepFlag.BY_TIME) != 0).all()
     starts_ns = [activity.start_ns for activity in truth.activities]
     own = np.diff(np.searchsorted(starts_ns, [0, *truth.ends_ns]))  # of each step: those that start until it ends
     assert np.mean(rows["kernels"] == own[rows["number"] - 1]) > 0.95
-    assert np.median(rows["end_ns"] - rows["begin_ns"]) > 5_000_000
+    assert np.median(rows["end_ns"] - rows["begin_ns"]) > 25_000_000
 
 
 def test_all_is_recorded_where_nothing_else_is_asked_for(driver: Path, tmp_path: Path) -> None:
