@@ -191,7 +191,9 @@ def gpu_recordings(file: RankFile, how: Rows, clock: CuptiClock, end_unix_ns: in
     is_measured = bool(row["costs"])
     is_known = is_measured or not row["seen_steps"]
     recorded_ns = _whole(row["window_ns"]) + going_ns
-    first_ns = int(windows["begin_ns"].min()) if len(windows) else int(row["started_ns"])
+    first_ns = int(row["started_ns"])  # a little earlier, where the first window has been overwritten
+    if len(windows) and int(windows["number"].min()) == 1:
+        first_ns = int(windows["begin_ns"].min())
     passed_ns = end_unix_ns - int(clock.unix_ns(first_ns)) if clock.known and end_unix_ns is not None else 0
     return [
         GpuRecording(

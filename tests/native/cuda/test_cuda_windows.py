@@ -22,6 +22,7 @@ from rankscope.rank_file import ChunkKind, DeviceStepFlag, Idle
 from rankscope.rank_files.chunks import open_rank_file
 from scripts.gpu_step_truth import OPTIMIZER, Truth, expected
 
+pytestmark = pytest.mark.timeout(600)  # the first one compiles the recorder
 WINDOWS = {"RANKSCOPE_CUDA": "windows", "RANKSCOPE_CUDA_SECOND_NS": "10000000", "LOOP_COST_NS": "60000"}
 __all__ = ["driver"]  # a fixture
 STEP = ["b backward", "s 300", *["l 0 0 60 compute"] * 3, "l 1 1 40 communication", "e backward"]
@@ -209,10 +210,13 @@ def test_waits_are_recorded_in_the_first_window_and_estimated_in_others(driver: 
 
 
 def test_where_the_device_never_waits_for_launches_all_is_recorded(driver: Path, tmp_path: Path) -> None:
-    """Without CUDA's calls, of which CUPTI tells nothing if they are chosen so late; each step has its own kernels."""
+    """Without CUDA's calls, of which CUPTI tells nothing if they are chosen so late; each step has its own kernels.
+
+    Kernels are long, so that a host that has no CPU for a moment does not keep the device waiting for 3 % of a step.
+    """
     step = [
         "b backward",
-        *["l 0 0 3000 compute"] * 2,
+        *["l 0 0 15000 compute"] * 2,
         "s 1200",
         "e backward",
         f"b {OPTIMIZER}",
@@ -220,12 +224,16 @@ def test_where_the_device_never_waits_for_launches_all_is_recorded(driver: Path,
         "y 0 0",
         "d 0",
     ]
-    play(driver, tmp_path, step * 900, **WINDOWS | {"LOOP_COST_NS": "0", "RANKSCOPE_CUDA_SECOND_NS": "700000000"})
+    settings = WINDOWS | {"LOOP_COST_NS": "0", "RANKSCOPE_CUDA_SECOND_NS": "700000000"}
+    truth = play(driver, tmp_path, step * 200, **settings)
     how, windows = windows_of(tmp_path)
     assert (int(how["windows"]), len(windows), int(how["window_begin_ns"]) > 0) == (0, 0, True)
     rows = rows_of(tmp_path)
-    assert len(rows) > 600 and ((rows["flags"] & DeviceStepFlag.BY_TIME) != 0).all()
-    assert np.mean(rows["kernels"] == 2) > 0.8 and np.median(rows["end_ns"] - rows["begin_ns"]) > 5_000_000
+    assert len(rows) > 130 and ((rows["flags"] & DeviceStepFlag.BY_TIME) != 0).all()
+    starts_ns = [activity.start_ns for activity in truth.activities]
+    own = np.diff(np.searchsorted(starts_ns, [0, *truth.ends_ns]))  # of each step: those that start until it ends
+    assert np.mean(rows["kernels"] == own[rows["number"] - 1]) > 0.95
+    assert np.median(rows["end_ns"] - rows["begin_ns"]) > 25_000_000
 
 
 def test_all_is_recorded_where_nothing_else_is_asked_for(driver: Path, tmp_path: Path) -> None:
@@ -330,7 +338,7 @@ def infer(folder: Path, program: str) -> tuple[Path, list[str]]:
     environment = recording(run, **settings, RANK="0", WORLD_SIZE="1", LOOP=str(loop))
     environment["LD_PRELOAD"] = str(folder / "librankscope.so")
     command = [sys.executable, "-c", INFERS + program]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=110, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     return run, done.stdout.splitlines()
 

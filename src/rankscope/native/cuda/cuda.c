@@ -99,8 +99,9 @@ static void close_window(void)
     rs_gpu_enter();
     rs_gpu_note_now();
     int may_pause = rs_windows_may_pause();     /* what was delivered just now may have forbidden it */
+    int has_steps = rs_windows_has_steps();
     rs_gpu_leave();
-    int is_off = may_pause && rs_cuda_detach(&flusher);
+    int is_off = may_pause && rs_cuda_detach(&flusher, has_steps);
     rs_gpu_enter();
     uint64_t now_ns = rs_gpu_now();
     if (is_off) {
@@ -120,9 +121,10 @@ static void open_window(void)
     uint64_t now_ns = rs_gpu_now();
     rs_device_steps_open(now_ns);
     rs_windows_opened(now_ns);
-    rs_gpu.has_no_waits = !rs_cuda_wants_waits();
+    int with_waits = rs_windows_may_pause() && rs_windows_first();
+    rs_gpu.has_no_waits = !with_waits;
     rs_gpu_leave();
-    int is_on = rs_cuda_attach(note, sizeof note);
+    int is_on = rs_cuda_attach(with_waits, note, sizeof note);
     rs_gpu_enter();
     rs_windows_switched(now_ns, rs_clock_ns(CLOCK_MONOTONIC) - begun);
     if (!is_on) {
@@ -285,7 +287,7 @@ static void begin(uint32_t version, const char *path)
     atomic_store(&rs_cuda.is_waiting, has_windows);
     rs_gpu_leave();
     atomic_store(&rs_cuda.life, RS_CUDA_STARTED);
-    if (has_windows || rs_cuda_attach(note, sizeof note)) {
+    if (has_windows || rs_cuda_attach(0, note, sizeof note)) {
         say_missing(asked && !rs_cuda_can_detach(), note, sizeof note);
         start_flusher();
         atexit(rs_cuda_finish);

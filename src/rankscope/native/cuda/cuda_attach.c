@@ -12,7 +12,7 @@
 #define KEPT_BUFFERS 64u
 #define DETACH_NS 2000000000u       /* so long is waited for the end of a step, at which CUPTI may be taken off */
 
-static int is_attached;
+static atomic_int is_attached;
 static atomic_int has_nvtx;         /* CUPTI was given to the program's NVTX, which keeps calling it */
 static uint64_t finalize_ns;        /* how long the last one took */
 static struct rs_gpu_thread *asker;
@@ -52,24 +52,20 @@ void rs_cuda_attach_forget(void)
 
 /* --- what it is asked for --- */
 
-enum when { ALWAYS, UNTIL_PAUSED, UNTIL_PAUSED_IF_EVER };
+enum when { ALWAYS, UNTIL_PAUSED, WITH_WAITS };
 static const struct { int kind; enum when when; const char *name; } kinds[] = {
     {RS_CUPTI_CONCURRENT_KERNEL, ALWAYS, "kernels"}, {RS_CUPTI_MEMCPY, ALWAYS, "copies"},
     {RS_CUPTI_MEMCPY2, ALWAYS, "peer copies"}, {RS_CUPTI_MEMSET, ALWAYS, "sets"},
     {RS_CUPTI_MARKER, UNTIL_PAUSED, "NVTX ranges"}, {RS_CUPTI_MEMORY2, UNTIL_PAUSED, "memory"},         /* what is not seen whole is not seen at all */
     {RS_CUPTI_POOL, UNTIL_PAUSED, "memory pools"},
-    {RS_CUPTI_SYNCHRONIZATION, UNTIL_PAUSED_IF_EVER, "waits"},  /* in place of calls; it costs more than the kernels */
+    {RS_CUPTI_SYNCHRONIZATION, WITH_WAITS, "waits"},  /* in place of calls; it costs more than the kernels */
 };
 #define KINDS (sizeof kinds / sizeof kinds[0])
 
-static int is_wanted(enum when when)
+static int is_wanted(enum when when, int with_waits)
 {
-    if (when == UNTIL_PAUSED_IF_EVER)
-        return rs_windows_may_pause() && rs_windows_first();
-    return when == ALWAYS || !rs_cuda.row->windows;
+    return when == ALWAYS || (when == WITH_WAITS ? with_waits : !rs_cuda.row->windows);
 }
-
-int rs_cuda_wants_waits(void) { return is_wanted(UNTIL_PAUSED_IF_EVER); }
 
 /* --- buffers --- */
 
@@ -127,7 +123,7 @@ static const char *result_text(int result)
 }
 
 /* Whether kernels can be recorded; what else CUPTI refuses is said in the note. */
-static int enable_kinds(char *note, size_t size)
+static int enable_kinds(int with_waits, char *note, size_t size)
 {
     int result = rs_cuda.cupti.cuptiActivityRegisterCallbacks(give_buffer, take_buffer);
     if (result != RS_CUPTI_SUCCESS) {
@@ -136,7 +132,7 @@ static int enable_kinds(char *note, size_t size)
         return 0;
     }
     for (unsigned i = 0; i < KINDS; i++) {
-        result = is_wanted(kinds[i].when) ? rs_cuda.cupti.cuptiActivityEnable(kinds[i].kind) : RS_CUPTI_SUCCESS;
+        result = is_wanted(kinds[i].when, with_waits) ? rs_cuda.cupti.cuptiActivityEnable(kinds[i].kind) : RS_CUPTI_SUCCESS;
         if (result == RS_CUPTI_SUCCESS)
             continue;
         size_t used = strlen(note);
@@ -149,11 +145,11 @@ static int enable_kinds(char *note, size_t size)
 }
 
 /* Nothing but what CUPTI needs to begin: it may be the second time. */
-int rs_cuda_attach(char *note, size_t size)
+int rs_cuda_attach(int with_waits, char *note, size_t size)
 {
     if (rs_cuda.cupti.cuptiSetThreadIdType)
         rs_cuda.cupti.cuptiSetThreadIdType(RS_CUPTI_THREAD_ID_SYSTEM);
-    if (!enable_kinds(note, size))
+    if (!enable_kinds(with_waits, note, size))
         return 0;
     rs_cuda.row->api = rs_cuda_calls_select(rs_cuda_api_asked(), 1);
     if (rs_cuda.cupti.cuptiActivityFlushPeriod)
@@ -215,11 +211,11 @@ static void ask_python(void)
 }
 
 /* 0: no step ended meanwhile, or the program ends, or another client of CUPTI came: CUPTI stays. */
-int rs_cuda_detach(struct rs_gpu_thread *thread)
+int rs_cuda_detach(struct rs_gpu_thread *thread, int has_steps)
 {
     asker = thread;
     atomic_store(&detaching, ASKED);
-    if (!rs_windows_has_steps())
+    if (!has_steps)
         ask_python();
     struct timespec until = rs_gpu_after(DETACH_NS);
     pthread_mutex_lock(&asker->lock);

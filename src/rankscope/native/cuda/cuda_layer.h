@@ -30,14 +30,13 @@ void rs_cuda_forget(void);
 int rs_cuda_is_own(uint32_t tid);      /* the thread is ours: what it asks the driver is none of the program's calls */
 
 /* cuda_attach.c */
-int rs_cuda_attach(char *note, size_t size);    /* 1: kernels are recorded; the note says what is not */
+int rs_cuda_attach(int with_waits, char *note, size_t size);    /* 1: kernels are recorded; the note says what is not */
 int rs_cuda_is_attached(void);
 int rs_cuda_can_detach(void);
-int rs_cuda_detach(struct rs_gpu_thread *thread);   /* waits in that thread until somebody has done it */
+int rs_cuda_detach(struct rs_gpu_thread *thread, int has_steps);    /* waits in that thread until somebody has done it */
 uint64_t rs_cuda_detached(void);
 int rs_cuda_may_interrupt(void);                /* 1: CUPTI can be taken off without steps, too */
 void rs_cuda_ask_no_more(void);
-int rs_cuda_wants_waits(void);
 int rs_cuda_has_nvtx(void);
 int rs_cuda_hold(void);
 void rs_cuda_let_go(void);
