@@ -5,7 +5,9 @@
 Each training runs bare and recorded by turns, and recorded with each problem put into it. Every job that is done
 is a line beside --out (.jsonl), so that a stopped benchmark goes on where it was; --only, --limit-s choose a part of
 it. --again forgets the lines of the cells that are chosen. --cost N: instead of these, N pairs of a bare and a recorded
-job of more steps, which tell what recording costs where nothing else runs.
+job of more steps, which tell what recording costs where nothing else runs; and N more in which the C library keeps
+the memory that is freed, because where it gives it back, which hangs on what lies above it on the heap, it costs page
+faults, in some runs none and in others a thousand a step.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -89,7 +91,9 @@ def main() -> None:
     kept = options.out.with_suffix(".jsonl")
     chosen = [cell for cell in CELLS if not options.only or cell.name in options.only]
     if options.again:
-        rows = [row for row in read(kept) if row["cell"] not in {cell.name for cell in chosen}]
+        names = {cell.name for cell in chosen}
+        rows = [row for row in read(kept)
+                if row["cell"] not in names or (row["what"] in TIMED) != bool(options.cost)]  # fmt: skip
         kept.write_text("".join(json.dumps(row) + "\n" for row in rows))
     until = time.monotonic() + options.limit_s
     prepare(options)
@@ -138,13 +142,17 @@ def jobs_of(cell: Cell, pairs: int, problems: int) -> list[tuple[str, int]]:
 
 
 LONG = {"bare": "bare, long", "recorded": "recorded, long"}
+KEPT = {what: f"{long}, heap kept" for what, long in LONG.items()}
+TIMED = (*LONG.values(), *KEPT.values())
+HEAP_KEPT = {"MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_MMAP_THRESHOLD_": str(2**25)}  # more the latter cannot be
 
 
 def planned(cells: list[Cell], options: argparse.Namespace) -> list[tuple[Cell, str, int]]:
     """One cell after the other; pairs for the cost by turns, so that each cell has about as many."""
     if not options.cost:
         return [(cell, *job) for cell in cells for job in jobs_of(cell, options.pairs, options.problems)]
-    made = [(cell, LONG[what], turn) for cell in cells for what, turn in jobs_of(cell, options.cost, 0)]
+    jobs = [(cell, what, turn) for cell in cells for what, turn in jobs_of(cell, options.cost, 0)]
+    made = [(cell, names[what], turn) for names in (LONG, KEPT) for cell, what, turn in jobs]
     return sorted(made, key=lambda job: job[2])
 
 
@@ -159,6 +167,7 @@ def run(cell: Cell, what: str, turn: int, options: argparse.Namespace) -> dict[s
             **{name: value for name, value in os.environ.items() if not name.startswith("RANKSCOPE_")},
             "OMP_NUM_THREADS": "1", "TORCH_FR_BUFFER_SIZE": "100000", "DS_ACCELERATOR": "cpu",
             "PATH": f"{options.env.absolute() / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(PROGRAMS),
+            **(HEAP_KEPT if what in KEPT.values() else {}),
         }  # fmt: skip
         try:
             done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=LIMIT_S, cwd=folder)
@@ -175,7 +184,7 @@ def run(cell: Cell, what: str, turn: int, options: argparse.Namespace) -> dict[s
         row |= truth_of(known)
         if exit_code:
             row["errors"] = errors[-1500:]
-        if what not in ("bare", *LONG.values()) and (folder / "run").exists():
+        if what not in ("bare", *TIMED) and (folder / "run").exists():
             try:
                 row |= seen_of(folder / "run")
             except Exception as problem:
@@ -193,12 +202,12 @@ def _text(output: Any) -> str:
 
 def command(cell: Cell, what: str, folder: Path, options: argparse.Namespace) -> list[str]:
     python = str(options.env.absolute() / "bin" / "python")
-    steps = COST_STEPS if what in LONG.values() else cell.steps
+    steps = COST_STEPS if what in TIMED else cell.steps
     program = [str(PROGRAMS / cell.program), cell.kind, f"--steps={steps}", f"--accumulate={cell.accumulate}"]
     program += [f"--truth={folder / 'truth'}"]
-    if what not in ("bare", "recorded", *LONG.values()):
+    if what not in ("bare", "recorded", *TIMED):
         program.append(f"--problem={what}")
-    is_bare = what in ("bare", LONG["bare"])
+    is_bare = what in ("bare", LONG["bare"], KEPT["bare"])
     record = [] if is_bare else [sys.executable, "-m", "rankscope", "run", "--out", str(folder / "run")]
     torchrun = [python, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={cell.ranks}", *cell.before]
     return [*record, *(torchrun if cell.launcher == "torchrun" else [python]), *program]
@@ -210,6 +219,7 @@ def truth_of(known: list[dict[str, Any]]) -> dict[str, Any]:
         return {}
     lengths = [b - a for one in known for a, b in pairwise(one["ended_s"][WARMUP:])]
     cpu = [one["cpu_s"][-1] - one["cpu_s"][WARMUP] for one in known if len(one["cpu_s"]) > WARMUP]
+    faults = [b - a for one in known for a, b in pairwise(one["faults"][WARMUP:])]
     return {
         "true_steps": sum(one["steps"] for one in known),
         "true_collectives": dict(sum((Counter(one["collectives"]) for one in known), Counter())),
@@ -217,6 +227,7 @@ def truth_of(known: list[dict[str, Any]]) -> dict[str, Any]:
         "true_groups": sorted({name for one in known for name in one["groups"]}),
         "step_ms": round(1e3 * median(lengths), 3) if lengths else None,
         "loop_cpu_s": round(sum(cpu), 4),
+        "step_faults": round(mean(faults), 1) if faults else None,
     }
 
 
@@ -263,7 +274,7 @@ def seen_of(folder: Path) -> dict[str, Any]:
 
 # ---------------------------------------------------------------- the document
 def document(rows: list[dict[str, Any]], options: argparse.Namespace) -> list[str]:
-    timed = [row for row in rows if row["what"] in LONG.values()]
+    timed = [row for row in rows if row["what"] in TIMED]
     days = " and ".join(dict.fromkeys(row["day"] for row in rows if row not in timed))
     lines = [
         "# Frameworks",
@@ -304,18 +315,32 @@ def cost_lines(rows: list[dict[str, Any]]) -> list[str]:
         f"`benchmarks/frameworks.py --cost`, {days}, with nothing else on the machine (load {min(loads):.1f} to "
         f"{max(loads):.1f}, of which 2 are the jobs' own): pairs of a bare and a recorded job of {COST_STEPS} steps, "
         "whichever first by turns. Recorded ÷ bare of each pair: median, and the least and the most, of the median "
-        "steady step and of the CPU time of the steady steps.",
+        "steady step and of the CPU time of the steady steps. *Page faults*: of a rank's steady step, mean of each "
+        "job; nearly all are of memory that the C library gave back to the system and takes again. *Heap kept*: pairs "
+        f"in which it keeps it ({', '.join(f'`{name}={value}`' for name, value in HEAP_KEPT.items())}).",
         "",
-        "| training | pairs | bare step, ms | step, recorded ÷ bare | CPU, recorded ÷ bare | output |",
-        "|---|---:|---:|---:|---:|---|",
+        "| training | pairs | bare step, ms | step, recorded ÷ bare | CPU, recorded ÷ bare | page faults, bare | "
+        "recorded | CPU, recorded ÷ bare, heap kept | output |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---|",
     ]
     for cell in CELLS:
-        mine = [row | {"what": row["what"].partition(",")[0]} for row in rows if row["cell"] == cell.name]
+        mine, kept = (
+            [row | {"what": what} for row in rows for what, name in names.items()
+             if (row["cell"], row["what"]) == (cell.name, name)]
+            for names in (LONG, KEPT)
+        )  # fmt: skip
         bare = [row["step_ms"] for row in mine if row["what"] == "bare" and row.get("step_ms")]
         if bare:
-            told = f"{ratios(mine, 'step_ms')} | {ratios(mine, 'loop_cpu_s')} | {same(mine)}"
+            told = f"{ratios(mine, 'step_ms')} | {ratios(mine, 'loop_cpu_s')} | {faults_of(mine, 'bare')} | "
+            told += f"{faults_of(mine, 'recorded')} | {ratios(kept, 'loop_cpu_s')} | {same(mine + kept)}"
             lines.append(f"| {cell.title} | {len(bare)} | {median(bare):.2f} | {told} |")
     return lines
+
+
+def faults_of(rows: list[dict[str, Any]], what: str) -> str:
+    """The mean of the jobs, and the least and the most."""
+    found = [row["step_faults"] for row in rows if row["what"] == what and row.get("step_faults") is not None]
+    return f"{mean(found):.0f} ({min(found):.0f}–{max(found):.0f})" if found else "–"
 
 
 def line_of(cell: Cell, rows: list[dict[str, Any]]) -> tuple[str, list[str]]:

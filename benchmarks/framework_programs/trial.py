@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import pickle
+import resource
 import sys
 import time
 from collections import Counter
@@ -56,6 +57,7 @@ class Trial:
         self.problem = self.given.problem
         self.ended_s: list[float] = []
         self.cpu_s: list[float] = []
+        self.faults: list[int] = []
         torch.manual_seed(1)
         torch.set_num_threads(1)
 
@@ -78,6 +80,7 @@ class Trial:
     def step_ended(self) -> None:
         self.ended_s.append(time.perf_counter())
         self.cpu_s.append(time.process_time())
+        self.faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
 
     def done(self, loss: float, rank: int | None = None, **more: Any) -> None:
         """Say what came out, and leave the truth behind."""
@@ -85,7 +88,8 @@ class Trial:
         sys.stdout.write(f"rank {rank}: {len(self.ended_s)} steps, loss {loss:.5f}\n")
         sys.stdout.flush()
         if self.given.truth:
-            truth = {"rank": rank, "steps": len(self.ended_s), "ended_s": self.ended_s, "cpu_s": self.cpu_s}
+            truth = {"rank": rank, "steps": len(self.ended_s), "ended_s": self.ended_s}
+            truth |= {"cpu_s": self.cpu_s, "faults": self.faults}
             kept = self.given.truth / f"{rank}.json"
             kept.write_text(json.dumps({**truth, **issued(), **more}))
 
