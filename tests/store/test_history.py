@@ -69,7 +69,7 @@ def test_a_damaged_file_is_one_line_and_is_put_aside(tmp_path: Path) -> None:
     told = history.read()
     assert [row["run"] for row in told.rows.to_pylist()] == ["b"]
     (warning,) = told.warnings
-    assert "is damaged" in warning and "summarised anew" in warning and "\n" not in warning
+    assert "is damaged" in warning and "summarised again" in warning and "\n" not in warning
     assert history.read().warnings == []
 
 

@@ -86,10 +86,11 @@ def until_hang(job: subprocess.Popen[str], run: Path, patience_s: float = 1.0) -
     """Asks until the answer is a hang."""
     deadline = time.monotonic() + DEADLINE_S
     while True:
+        is_over = job.poll() is not None  # before it is asked: what it says of a job that is just ending may change
         answer = command("hang", run, "--format", "json", "--wait", "0.3", "--patience", str(patience_s))
         if answer.code == 3:
             return answer
-        assert job.poll() is None and time.monotonic() < deadline, f"no hang found: {answer.out} {answer.err}"
+        assert not is_over and time.monotonic() < deadline, f"no hang found: {answer.out} {answer.err}"
         time.sleep(0.2)
 
 

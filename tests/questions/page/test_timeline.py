@@ -104,7 +104,7 @@ def test_the_first_line_is_the_critical_path(run: Any) -> None:
     names = [drawn.names[at] for at in blocks.name[mine].tolist()]
     assert {name for name in names if not name.endswith("allreduce")} == {f"rank {SLOW}: own time"}
     path = next(table for table in section.tables if table.name == "critical_path")
-    assert path.rows[0][0] == SLOW and section.notes[-1].startswith(f"The steps hang on (critical path): rank {SLOW} ")
+    assert path.rows[0][0] == SLOW and section.notes[-1].startswith(f"Critical path of the steps: rank {SLOW} ")
 
 
 def test_too_many_events_are_thinned_by_level(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
