@@ -104,7 +104,17 @@ def main() -> None:
             print(json.dumps(row), flush=True)
             with kept.open("a", encoding="utf-8") as lines:
                 lines.write(json.dumps(row) + "\n")
-    options.out.write_text("\n".join(document(read(kept), options)) + "\n", encoding="utf-8")
+    written = "\n".join(document(read(kept), options)) + "\n"
+    options.out.write_text(written + by_hand(options.out), encoding="utf-8")
+
+
+BY_HAND = "\n## What the cost is made of\n"
+
+
+def by_hand(path: Path) -> str:
+    """The end of the document, which says what other measurements have found."""
+    _, heading, text = path.read_text(encoding="utf-8").partition(BY_HAND) if path.exists() else ("", "", "")
+    return heading + text
 
 
 def parse() -> argparse.Namespace:

@@ -7,6 +7,7 @@ torch's flight recorder (TORCH_FR_BUFFER_SIZE), in C++, where they are issued.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import os
 import pickle
@@ -51,6 +52,8 @@ class Trial:
         parser.add_argument("--accumulate", type=int, default=1, help="backward passes in a step")
         parser.add_argument("--problem", choices=PROBLEMS, default="none")
         parser.add_argument("--truth", type=Path, help="folder for RANK.json")
+        parser.add_argument("--marks", type=Path, help="library that is told when steps are counted")
+        parser.add_argument("--marked", type=int, default=0, help="the last step that is not")
         parser.add_argument("--python", help="for workers that the program starts")
         self.given, _ = parser.parse_known_args()
         self.kind, self.steps, self.accumulate = self.given.kind, self.given.steps, self.given.accumulate
@@ -58,6 +61,7 @@ class Trial:
         self.ended_s: list[float] = []
         self.cpu_s: list[float] = []
         self.faults: list[int] = []
+        self.marks = ctypes.PyDLL(str(self.given.marks)) if self.given.marks else None
         torch.manual_seed(1)
         torch.set_num_threads(1)
 
@@ -81,6 +85,10 @@ class Trial:
         self.ended_s.append(time.perf_counter())
         self.cpu_s.append(time.process_time())
         self.faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+        if self.marks and len(self.ended_s) == self.given.marked:
+            self.marks.begin()
+        if self.marks and len(self.ended_s) == self.steps:
+            self.marks.end()
 
     def done(self, loss: float, rank: int | None = None, **more: Any) -> None:
         """Say what came out, and leave the truth behind."""
