@@ -247,7 +247,7 @@ def test_waits_of_short_steps_are_blocked_time_in_each(
     slept_ns = np.median(sleeps["forward_ns"][20:])  # longer than was asked for where other programs have the CPUs
     assert slept_ns > 3e6 and 0.5 * slept_ns < late_ns < 2 * slept_ns
     assert np.mean(waits["blocked_backward_ns"][20:] > 0.25 * slept_ns) > 0.7  # in some this rank is late itself
-    assert np.median(sleeps["blocked_backward_ns"][20:]) < 0.5 * late_ns
+    assert np.median(sleeps["blocked_backward_ns"][20:]) < 0.8 * late_ns
     check_sums(found[0])
 
 
