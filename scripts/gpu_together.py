@@ -12,6 +12,9 @@ records as by default, `many` ten times as often.
 its first window), to the turn and to the cores, by least squares; ratios are to the mean of the bare processes. What
 changes with the first window is known only as well as the bare processes tell what the machine did meanwhile: have as
 many of them as of `late`.
+Each process also writes down when each of its steps ended (FOLDER/MODE.steps). `--inside FOLDER…` reads these and the
+windows in the runs beside them: how much longer the steps in a window are than those around it in the same process on
+the same cores, which the machine's moods hardly touch, and what the recorder itself claims.
 As a program: gpu_together.py --work MODE.
 """
 
@@ -19,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -26,6 +30,7 @@ import re
 import subprocess
 import sys
 import time
+from array import array
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +38,8 @@ from statistics import mean, stdev
 from typing import Any
 
 TURN_S = 5.0
+AROUND_S, AROUND_LEAST = 2.0, 100  # on either side of a window, and steps there: what its steps are held against
+EDGE_S = 0.1  # before and after a window: attaching and taking off
 RECORDED = {
     "exact": ("--cuda", "exact"),
     "windows": ("--cuda", "windows"),
@@ -47,7 +54,7 @@ LATE = {"RANKSCOPE_CUDA_WARM_STEPS": str(WARM_STEPS)}
 ENVIRONMENT = {"no-torch": {"RANKSCOPE_TORCH": "0"}, "late": LATE, "many": {**LATE, "RANKSCOPE_CUDA_SHARE": "0.06"}}
 
 
-def work(mode: str) -> None:
+def work(mode: str, ends_file: Path) -> None:
     """Trains until told to end; a line for each turn that is asked for: steps and the seconds they took."""
     import torch
 
@@ -56,6 +63,7 @@ def work(mode: str) -> None:
     model = transformer(128, 4)
     x = torch.randn(4, 64, 128, device="cuda")
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=True)
+    ends = array("d")
 
     def train(until: float) -> tuple[int, float]:
         begun, steps = time.monotonic(), 0
@@ -64,6 +72,7 @@ def work(mode: str) -> None:
             model(x).square().mean().backward()
             optimizer.step()
             steps += 1
+            ends.append(time.time())
         torch.cuda.synchronize()
         return steps, time.monotonic() - begun
 
@@ -77,6 +86,8 @@ def work(mode: str) -> None:
         with profile:
             steps, seconds = train(until)
         print(json.dumps({"steps": steps, "seconds": seconds}), flush=True)
+        ends.append(float("nan"))  # what comes next is no step
+    ends_file.write_bytes(ends.tobytes())
 
 
 def kind_of(mode: str) -> str:
@@ -85,7 +96,7 @@ def kind_of(mode: str) -> str:
 
 
 def start(mode: str, runs: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, __file__, "--work", mode]
+    command = [sys.executable, __file__, "--work", mode, "--out", str(runs / f"{mode}.steps")]
     kind = kind_of(mode)
     if kind in RECORDED:
         command = [
@@ -216,6 +227,66 @@ def fitted(turns: list[dict[str, dict[str, float]]]) -> Iterator[tuple[str, floa
             yield f"{mode}:after/before", *of({f"{own}:after": 1, own: -1})
 
 
+def inside(folders: list[Path]) -> None:
+    """What the windows of each recorded process cost, by its own steps, and by its own report."""
+    lost, claimed, passed = [], [], []
+    for steps in sorted(path for folder in folders for path in folder.glob("*.steps")):
+        run = steps.with_suffix("")
+        if not run.is_dir():
+            continue
+        ends = array("d", steps.read_bytes())
+        windows = windows_of(run)
+        costs = [cost_of(ends, begin, end) for begin, end in windows]
+        known = [cost for cost in costs if cost is not None]
+        if not known:
+            print(f"{run}: no window with enough steps around it")
+            continue
+        lost_s, window_s = sum(lost_s for lost_s, _ in known), sum(length for _, length in known)
+        after_s = ends[-2] - windows[0][0]
+        spent_s = claim_of(run)
+        lost.append(lost_s)
+        claimed.append(spent_s)
+        passed.append(after_s)
+        print(
+            f"{run}: {len(known)} of {len(windows)} windows, {window_s:.2f} of {after_s:.1f} s; their steps are "
+            f"{window_s / (window_s - lost_s):.3f} x as long as those around: {lost_s:.3f} s, "
+            f"{100 * lost_s / after_s:.3f} %; claimed {spent_s:.3f} s, {spent_s / lost_s:.2f} x"
+        )
+    if passed:
+        print(
+            f"all: {100 * sum(lost) / sum(passed):.3f} % of {sum(passed):.0f} s, "
+            f"claimed {100 * sum(claimed) / sum(passed):.3f} %"
+        )
+
+
+def cost_of(ends: array[float], begin: float, end: float) -> tuple[float, float] | None:
+    """Seconds lost in a window, with attaching and taking off, and its length: its steps against those around it."""
+    first, last = begin - EDGE_S, end + EDGE_S
+    within, around = [], []
+    for before, at in itertools.pairwise(ends):
+        if first < at <= last:
+            within.append(at - before)
+        elif first - AROUND_S < at <= first or last < at <= last + AROUND_S:
+            around.append(at - before)
+    within, around = ([length for length in some if length == length] for some in (within, around))  # not those of nan
+    if len(around) < AROUND_LEAST:
+        return None
+    return sum(within) - len(within) * mean(around), sum(within)
+
+
+def windows_of(run: Path) -> list[tuple[float, float]]:
+    from gpu_infers_report import windows_of as read
+
+    return read(run)
+
+
+def claim_of(run: Path) -> float:
+    """Seconds that the windows cost, as the report has it."""
+    import rankscope
+
+    return sum(row["spent_ns"] for row in rankscope.open(run).table("gpu_windows").to_arrow().to_pylist()) / 1e9
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", default="", metavar="MODE")
@@ -224,11 +295,14 @@ def main() -> int:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--runs", type=Path)
     parser.add_argument("--report", type=Path, nargs="+", metavar="FILE")
+    parser.add_argument("--inside", type=Path, nargs="+", metavar="FOLDER")
     options = parser.parse_args()
-    if options.report:
+    if options.inside:
+        inside(options.inside)
+    elif options.report:
         report(options.report)
     elif options.work:
-        work(options.work)
+        work(options.work, options.out)
     else:
         options.runs.mkdir(parents=True, exist_ok=True)
         play(options)

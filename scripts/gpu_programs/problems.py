@@ -2,6 +2,7 @@
 
 launch: a small transformer of many short kernels (none-launch: one CUDA graph does all of it).
 data: a loader that takes 20 ms a batch (none-data: it takes nothing).
+resnet: ResNet-50 in bfloat16, batches of 64 images, with a loader that takes 60 ms a batch (none-resnet: nothing).
 item: loss.item() in every step of a model that begins with many short kernels and ends with few long ones: a host that
 does not wait launches the short ones of a step while the device still computes the long ones of the step before.
 pageable: 64 MB a step from pageable memory (none-pageable: the data are on the device).
@@ -23,6 +24,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 
@@ -153,6 +155,28 @@ def data(with_problem: bool, steps: int) -> None:
     measure(steps, lambda: (step(next(loader).cuda()), None)[1])
 
 
+def resnet(with_problem: bool, steps: int) -> None:
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+    from gpu_resnet import resnet50
+
+    model = resnet50().to("cuda", memory_format=torch.channels_last)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    labels = torch.randint(1000, (64,), device="cuda")
+    images = Slow(0.06 if with_problem else 0.0, (64, 3, 224, 224))
+    images.row = images.row.to(memory_format=torch.channels_last).pin_memory()
+    loader = iter(torch.utils.data.DataLoader(images, batch_size=None))
+
+    def one() -> None:
+        batch = next(loader).cuda(non_blocking=True)
+        optimizer.zero_grad()
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = torch.nn.functional.cross_entropy(model(batch), labels)
+        loss.backward()
+        optimizer.step()
+
+    measure(steps, one)
+
+
 def item(with_problem: bool, steps: int) -> None:
     rows = torch.nn.Flatten(0, 1)  # 2,048 of them
     wide = torch.nn.Sequential(rows, torch.nn.Linear(128, 8192), torch.nn.GELU(), torch.nn.Linear(8192, 8192))
@@ -223,6 +247,7 @@ def parallel(steps: int, spread: Callable[[torch.nn.Module], torch.nn.Module] | 
 PROBLEMS = {
     "launch": launch,
     "data": data,
+    "resnet": resnet,
     "item": item,
     "pageable": pageable,
     "compute": compute,

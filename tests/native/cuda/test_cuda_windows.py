@@ -51,13 +51,13 @@ def simulate(
     interrupted: bool = False,
     busy: float = 0,
 ) -> dict[str, float]:
-    """A job of so long steps, longer by `cost` while recorded, in which each switch takes 15 ms.
+    """A job of so long steps, longer by `cost` while recorded, in which each switch takes 60 ms.
 
     One second after its start, and every 100 s from then on, a step lasts longer by a pause. By the machine's `drift`
     all steps of two seconds are longer or shorter. With `records` kernels in each, nobody tells of the steps;
     `interrupted`: recording may pause all the same.
     """
-    values = map(str, (step_ms, cost, noise, 15, seconds, records, seed, pause_s, drift, int(interrupted), busy))
+    values = map(str, (step_ms, cost, noise, 60, seconds, records, seed, pause_s, drift, int(interrupted), busy))
     done = subprocess.run([str(policy), *values], capture_output=True, text=True, timeout=60, check=True)
     found: dict[str, float] = json.loads(done.stdout)
     return found
@@ -69,7 +69,7 @@ def simulate(
 def test_recording_costs_a_hundredth_at_most(policy: Path, step_ms: float, cost: float, seconds: float) -> None:
     found = simulate(policy, step_ms, cost, seconds)
     assert found["overhead"] < 0.0101
-    assert found["told_overhead"] == pytest.approx(found["overhead"], rel=0.25, abs=0.0005)
+    assert found["told_overhead"] == pytest.approx(found["overhead"], rel=0.05)
     assert found["cost"] == pytest.approx(cost, rel=0.1, abs=0.004)
     assert found["windows"] >= 2 and found["recorded_steps"] >= 50
     share = found["recorded_steps"] / found["seen_steps"]
@@ -81,7 +81,10 @@ def test_what_only_chance_makes_cheap_is_not_recorded_for_minutes(policy: Path, 
     """On a machine whose speed changes by some per cent, the first windows may seem to cost nothing."""
     found = [simulate(policy, 9, cost, 300, seed=seed, drift=0.05) for seed in range(40)]
     assert max(one["overhead"] for one in found) < 0.0101
-    assert sum(one["overhead"] for one in found) / len(found) < 0.007
+    overhead, told = (sum(one[name] for one in found) / len(found) for name in ("overhead", "told_overhead"))
+    assert overhead < 0.007
+    assert told == pytest.approx(overhead, rel=0.1)
+    assert all(1 / 1.5 < one["told_overhead"] / one["overhead"] < 1.5 for one in found)
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.3, 0.9])
@@ -94,13 +97,15 @@ def test_a_pause_is_not_taken_for_what_recording_costs(policy: Path, pause_s: fl
     figures = simulate(policy, 9, 0.2, 600, pause_s=pause_s)
     assert figures["cost"] == pytest.approx(0.2, rel=0.1)
     assert figures["overhead"] < 0.0101
-    assert figures["told_overhead"] == pytest.approx(figures["overhead"], rel=0.35)
+    assert figures["told_overhead"] == pytest.approx(figures["overhead"], rel=0.1)
     assert figures["windows"] > simulate(policy, 9, 0.2, 600)["windows"] / 2
 
 
 def test_what_costs_nothing_is_recorded_nearly_whole(policy: Path) -> None:
-    found = simulate(policy, 200, 0.002, 1800)
-    assert found["recorded"] > 0.9 and found["overhead"] < 0.005
+    """As soon as it is sure: which takes some windows, each of which costs its switches."""
+    jobs = [simulate(policy, 200, 0.002, 1800, seed=seed) for seed in range(1, 9)]
+    assert sum(job["recorded"] for job in jobs) / len(jobs) > 0.5
+    assert max(job["overhead"] for job in jobs) < 0.006
 
 
 def test_a_short_job_is_recorded_from_its_start(policy: Path) -> None:

@@ -53,7 +53,7 @@ int main(int count, char **values)
     row.started_ns = 1000;
     rs_windows_begin(1);
     rs_windows_opened(1000);
-    double now_ns = 1000, turn_ns = 0, bare_ns = 0, recorded_ns = 0;
+    double now_ns = 1000, turn_ns = 0, bare_ns = 0, recorded_ns = 0, stall_ns = 0;
     int is_open = 1;
     while (now_ns < length_ns) {
         if (now_ns >= paced_ns) {
@@ -67,7 +67,8 @@ int main(int count, char **values)
             pauses_at_ns += 1e11;
         }
         bare_ns += ns;
-        now_ns += ns * (is_open ? 1 + cost : 1);
+        now_ns += ns * (is_open ? 1 + cost : 1) + stall_ns;
+        stall_ns = 0;
         recorded_ns += is_open ? now_ns - begin_ns : 0;
         for (int kernel = 0; is_open && kernel < (stepless_records > 0 ? (int)stepless_records : 100); kernel++)
             rs_windows_kernel(1000);
@@ -81,13 +82,16 @@ int main(int count, char **values)
         enum rs_turn turn = rs_windows_turn((uint64_t)now_ns);
         if (turn == RS_TURN_STAY)
             continue;
-        now_ns += switch_ns;
         is_open = turn == RS_TURN_OPEN;
-        if (is_open)
+        if (is_open) {          /* the program waits for it in its next step */
             rs_windows_opened((uint64_t)now_ns);
-        else
+            stall_ns = switch_ns;
+            rs_windows_switched((uint64_t)(now_ns + switch_ns), (uint64_t)switch_ns);
+        } else {
+            now_ns += switch_ns;
             rs_windows_closed((uint64_t)now_ns);
-        rs_windows_switched((uint64_t)now_ns, (uint64_t)switch_ns);
+            rs_windows_switched((uint64_t)now_ns, (uint64_t)switch_ns);
+        }
     }
     rs_windows_turn((uint64_t)now_ns);
     printf("{\"overhead\": %.6f, \"told_overhead\": %.6f, \"recorded\": %.6f, \"windows\": %lu, \"costs\": %lu, "

@@ -126,7 +126,7 @@ static void open_window(void)
     rs_gpu_leave();
     int is_on = rs_cuda_attach(with_waits, note, sizeof note);
     rs_gpu_enter();
-    rs_windows_switched(now_ns, rs_clock_ns(CLOCK_MONOTONIC) - begun);
+    rs_windows_switched(rs_gpu_now(), rs_clock_ns(CLOCK_MONOTONIC) - begun);
     if (!is_on) {
         has_windows = 0;
         row->window_begin_ns = 0;

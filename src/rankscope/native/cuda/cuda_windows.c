@@ -26,6 +26,7 @@ static uint64_t second_ns = 1000000000u;        /* tests let time pass faster */
 #define CHEAP_NS SECONDS(120)       /* a window where recording costs less than it may */
 #define BARE_NS SECONDS(2)          /* the least time between two */
 #define BARE_STEPS 8u
+#define AFTER_NS SECONDS(5)         /* of steps after a window: enough to tell what it cost, although they are more when the next one begins */
 #define LONGEST_NS SECONDS(30)      /* for which steps are waited for, where they are long */
 #define TRIAL_NS SECONDS(300)       /* a job as long as this may cost as much as a share of it all at once */
 static double share_of_time = 0.0045;   /* that recording may cost, of the hundredth that all of us may; tests take more of it */
@@ -49,11 +50,14 @@ static uint64_t stepped_windows;    /* that have ended, once there were steps */
 static uint64_t busy_before_ns;     /* of the busiest device, when this window began */
 static double stepless_ns, stepless_cost;   /* what windows without steps have cost; the share of the last one */
 static uint64_t began_ns, switched_ns, first_step_ns, next_ns;
+static uint64_t settled_ns;         /* switched_ns, and what switching took: no step before it is compared */
 static uint64_t kernels, kernel_ns, millisteps;          /* of this window; window_millisteps when it began */
 static uint64_t device_steps, device_ns, launching_ns;   /* of steps on the devices; of it, idle because of the host */
 static struct period now_in, recorded, bare_before;     /* this period, the last window, the time before it */
 static double costs[COSTS], first_cost;          /* the latest; that of the first window */
-static double first_work_ns, later_work_ns;     /* of steps in windows that have ended, without pauses */
+static double first_work_ns, later_work_ns;     /* of steps in windows that have ended and have no price yet, without pauses */
+static double priced_ns;                        /* what the windows before these have cost */
+static int is_told, is_provisional;             /* of the last window: its cost, by the first steps after it */
 static uint64_t dice;
 static struct rs_chunk *rows;
 static struct rs_window *last_row;
@@ -62,9 +66,10 @@ void rs_windows_forget(void)
 {
     wanted = is_open = has_stepped = has_first_only = 0;
     first_cost = NOT_MEASURED;
-    first_work_ns = later_work_ns = stepless_ns = stepless_cost = 0;
+    first_work_ns = later_work_ns = priced_ns = stepless_ns = stepless_cost = 0;
+    is_told = is_provisional = 0;
     stepped_windows = busy_before_ns = 0;
-    began_ns = switched_ns = first_step_ns = next_ns = 0;
+    began_ns = switched_ns = settled_ns = first_step_ns = next_ns = 0;
     kernels = kernel_ns = millisteps = device_steps = device_ns = launching_ns = 0;
     now_in.steps = recorded.steps = bare_before.steps = now_in.ns = recorded.ns = bare_before.ns = 0;
     rows = NULL;
@@ -166,8 +171,16 @@ static double usual_ns(const struct period *period)
     return count ? sum / (double)count : 0;
 }
 
-/* A window is over, and so is the time after it: its steps against those after it and before it. */
-static void compare(void)
+static double of_cost(double cost, double recorded_ns) { return cost > 0 ? cost / (1 + cost) * recorded_ns : 0; }
+
+/* Of those that have no price yet. */
+static double of_windows(double cost)
+{
+    return of_cost(first_cost != NOT_MEASURED ? first_cost : cost, first_work_ns) + of_cost(cost, later_work_ns);
+}
+
+/* A window is over: its steps against those after it and before it. Once the time after it is over as well, that stands. */
+static void compare(int is_final)
 {
     const struct period *after = &now_in;
     if (recorded.steps < BARE_STEPS || after->steps < BARE_STEPS || !recorded.ns || !after->ns)
@@ -176,6 +189,9 @@ static void compare(void)
     if (bare_before.steps >= BARE_STEPS && bare_before.ns)
         bare_ns = (bare_ns + usual_ns(&bare_before)) / 2;
     double cost = usual_ns(&recorded) / bare_ns - 1;
+    rs_cuda.row->costs -= is_provisional ? 1 : 0;
+    is_told = 1;
+    is_provisional = !is_final;
     if (stepped_windows == 1)
         first_cost = cost;
     else if (rs_cuda.row->costs == 1 && has_first_only)
@@ -192,6 +208,10 @@ static void compare(void)
     double error = count > 2 ? 1.25 * 1.4826 * median(sorted, count) / sqrt_of((double)count) : middle / 2;
     rs_cuda.row->cost_ppm = (int64_t)(middle * 1e6);
     rs_cuda.row->cost_error_ppm = (int64_t)((error < 0 ? -error : error) * 1e6);
+    if (!is_final)
+        return;
+    priced_ns += of_windows(middle);    /* at what they cost then: it may cost another share later */
+    first_work_ns = later_work_ns = 0;
 }
 
 /* Of a window without steps: by its kernels, unless the device has more to do than the host launches. */
@@ -220,18 +240,14 @@ static int is_cheap(void)
     return row->costs >= SURE && (double)(row->cost_ppm + 3 * row->cost_error_ppm) / 1e6 <= CHEAP;
 }
 
-static double of_cost(double cost, double recorded_ns) { return cost > 0 ? cost / (1 + cost) * recorded_ns : 0; }
-
 static double spent_ns(uint64_t now_ns)
 {
     const struct rs_cuda *row = rs_cuda.row;
     double cost = row->costs ? (double)row->cost_ppm / 1e6 : cost_at_most();
-    double of_first = stepped_windows && first_cost != NOT_MEASURED ? first_cost : cost;
     uint64_t since_ns = first_step_ns > switched_ns ? first_step_ns : switched_ns;  /* before there are steps, launching is not what takes the time */
     double open_ns = is_open && has_stepped && now_ns > since_ns ? (double)(now_ns - since_ns) : 0;
     double stepless_open_ns = is_open && !has_stepped && now_ns > switched_ns ? (double)(now_ns - switched_ns) : 0;
-    return of_cost(of_first, first_work_ns + (stepped_windows ? 0 : open_ns))
-           + of_cost(cost, later_work_ns + (stepped_windows ? open_ns : 0))
+    return priced_ns + of_windows(cost) + of_cost(cost, open_ns)
            + stepless_ns + of_cost(assumed_cost(now_ns), stepless_open_ns) + (double)row->switching_ns;
 }
 
@@ -289,7 +305,7 @@ void rs_windows_step(uint64_t begin_ns, uint64_t end_ns, int is_rest)
         next_ns = end_ns;       /* what is known without them is not enough */
     }
     has_stepped = 1;
-    if (begin_ns >= switched_ns)
+    if (begin_ns >= switched_ns && begin_ns >= settled_ns)
         add_step(&now_in, ns, is_rest);
     if (is_rest)
         return;
@@ -358,6 +374,8 @@ enum rs_turn rs_windows_turn(uint64_t now_ns)
 {
     if (!wanted || now_ns < switched_ns)
         return RS_TURN_STAY;
+    if (!is_open && stepped_windows && !is_told && now_ns - switched_ns >= AFTER_NS)
+        compare(0);
     rs_cuda.row->spent_ns = (uint64_t)spent_ns(now_ns);
     if (is_open && should_close(now_ns)) {
         if (stepped_windows || !device_ns || (double)launching_ns > BUSY * (double)device_ns)
@@ -370,9 +388,10 @@ enum rs_turn rs_windows_turn(uint64_t now_ns)
                                                                                                       : RS_TURN_STAY;
 }
 
-/* What it took to attach CUPTI, or to take it off. */
+/* What it took to attach CUPTI, or to take it off, until now. */
 void rs_windows_switched(uint64_t now_ns, uint64_t took_ns)
 {
+    settled_ns = now_ns;
     rs_cuda.row->switching_ns += took_ns;
     rs_cuda.row->spent_ns = (uint64_t)spent_ns(now_ns);
 }
@@ -395,6 +414,7 @@ void rs_windows_closed(uint64_t now_ns)
     is_open = 0;
     switched_ns = now_ns;
     now_in.steps = now_in.ns = 0;
+    is_told = is_provisional = 0;
     double cost = cost_at_most();
     next_ns = now_ns + ((row->costs || !has_stepped) && cost > CHEAP ? distance_ns(now_ns, cost, WINDOW_NS) : BARE_NS);
 }
@@ -402,7 +422,7 @@ void rs_windows_closed(uint64_t now_ns)
 void rs_windows_opened(uint64_t now_ns)
 {
     struct rs_cuda *row = rs_cuda.row;
-    compare();
+    compare(1);
     if (last_row) {
         last_row->bare_steps = now_in.steps;
         last_row->bare_step_ns = now_in.ns;

@@ -35,8 +35,9 @@ COLUMNS = (
         "spent_ns",
         Unit.NS,
         "Total cost",
-        "`cost` ÷ (1 + `cost`) × recorded time of steps + switching on and off; without steps 5 µs a kernel is assumed "
-        "for `cost` × recorded time, and 0 where the GPU is busy for 97 % of it",
+        "`cost` ÷ (1 + `cost`) × recorded time of steps, each window at the `cost` that was known when the next one "
+        "began, + switching on and off; without steps 5 µs a kernel is assumed for `cost` × recorded time, and 0 where "
+        "the GPU is busy for 97 % of it",
     ),
     Column("spent_share", Unit.SHARE, "% of elapsed", "`spent_ns` ÷ elapsed time of the process"),
     Column("kernels", Unit.COUNT, "Kernels recorded", "kernels in windows"),
