@@ -186,7 +186,8 @@ def _add_expected(tables: Tables, table: Table) -> None:
     table.rows.append(("ranks seen", len(seen), ranges(seen)))
     sql = "SELECT DISTINCT host FROM ranks WHERE role = 'rank' AND host <> '' ORDER BY host"
     hosts = [row[0] for row in tables.query(sql)]
-    table.rows.append(("hosts seen", len(hosts), _names(hosts)))
+    if hosts:
+        table.rows.append(("hosts seen", len(hosts), _names(hosts)))
 
 
 def _compare(table: Table, source: str, size: int, seen: list[int]) -> None:

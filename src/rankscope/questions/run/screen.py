@@ -420,7 +420,26 @@ def _routines(answer: Answer) -> Bars | None:
 
 def _routine(row: Row) -> str:
     """Some tools have a rank's MPI time in one sum."""
-    return "ranks not split by call" if row["name"] == "(all MPI)" else str(row["name"])
+    return "not split by call" if row["name"] == "(all MPI)" else str(row["name"])
+
+
+LAYERS: dict[str, str] = {
+    Layer.GLOO: "Gloo",
+    Layer.ONECCL: "oneCCL",
+    Layer.CUDA_API: "CUDA",
+    Layer.HIP_API: "HIP",
+    Layer.XPU_API: "SYCL",
+    Layer.ZE: "Level Zero",
+    Layer.OPENCL: "OpenCL",
+    Layer.OMP: "OpenMP",
+    Layer.HOROVOD: "Horovod",
+    Layer.PYTHON: "Python",
+    Layer.OS: "operating system",
+    Layer.CALLS: "system call",
+    **{
+        layer: layer.upper() for layer in (Layer.MPI, Layer.NCCL, Layer.JAX, Layer.NVTX, Layer.GPU, Layer.CXI, Layer.IO)
+    },
+}
 
 
 def _tallies(answer: Answer) -> Bars | None:
@@ -432,7 +451,7 @@ def _tallies(answer: Answer) -> Bars | None:
         return None
     layer = max(layers, key=lambda key: layers[key])
     of_layer = [row for row in rows if row["layer"] == layer]
-    title = f"Where the time of {layer} goes"
+    title = f"Where {LAYERS.get(layer, layer)} time goes"
     return _largest(of_layer, lambda row: str(row["name"]), title, "tallies", "summed over ranks")
 
 
