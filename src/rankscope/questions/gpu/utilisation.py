@@ -183,10 +183,10 @@ def utilisation(tables: Tables, selection: Selection = ALL) -> Table:
             if device_flops.mfu is None and device_flops.flops and device_flops.device != CPU:
                 unrated.add(device_flops.name or "a GPU without a name")
     if table.rows:
-        table.notes.append("Masked pairs of attention count as computed ones; all else that a GPU does is not counted.")
-    table.notes += [f"MFU unknown: no peak is known of {name} in these precisions." for name in sorted(unrated)]
+        table.notes.append("Masked attention pairs count as computed; nothing else that a GPU does is counted.")
+    table.notes += [f"MFU unknown: the peak of {name} in these precisions is not known." for name in sorted(unrated)]
     if any(row[1] == "CPU" for row in table.rows):
-        table.notes.append("MFU unknown on CPUs: no peak is known of them.")
+        table.notes.append("MFU unknown on CPUs: their peak is not known.")
     table.notes += _unsampled(tables, selection)
     return arranged(table, selection)
 

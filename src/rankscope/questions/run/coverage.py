@@ -8,7 +8,7 @@ from typing import Any
 from rankscope.model.records import COLLECTIVE_LAYERS, Layer, Role
 from rankscope.model.tables import Cell, Column, Table, Tables, Unit, sql_list
 from rankscope.questions.selection import ALL, Selection
-from rankscope.questions.wording import counted, ending_text, ranges
+from rankscope.questions.wording import counted, ending_text, ranges, rank_words
 
 # ---------------------------------------------------------------- what did the recording itself cost?
 OVERHEAD_COLUMNS = (
@@ -374,7 +374,7 @@ def _add_warnings(tables: Tables, table: Table) -> None:
         WHERE severity = 'warning' AND notes.tool = '' GROUP BY text ORDER BY text"""
     for text, told_by in tables.query(sql):
         ranks = [rank for rank in told_by if rank is not None]
-        table.warnings.append(f"{text} (rank {ranges(ranks)})" if ranks else text)
+        table.warnings.append(f"{text} ({rank_words(ranks)})" if ranks else text)
 
 
 def _recorded(tables: Tables) -> bool:

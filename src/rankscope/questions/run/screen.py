@@ -13,7 +13,7 @@ from rankscope.pictures import Advice, Bar, Bars, Screen
 from rankscope.questions.run.coverage import LOSSES
 from rankscope.questions.run.screen_ranks import IDLE, OWN, Answer, Row, compared, number, percent, rows_of
 from rankscope.questions.steps.traced import KERNELS, SAID
-from rankscope.questions.wording import counted, ranges, seconds, size
+from rankscope.questions.wording import counted, rank_words, seconds, size
 
 # Every word of the screen with its meaning: docs/reference/metrics.md and `rankscope explain` have them from here.
 LABELS = {
@@ -181,7 +181,9 @@ def _facts(about: Row, coverage: Table, summed: str) -> list[str]:
         verb = "exited " if end.startswith("exit") else "" if end.startswith("stopped") else "ended with "
         facts.append(f"all {verb}{end.removeprefix('exit ')}")
     else:
-        facts += [f"{row['count']} × {end} (rank {row['where']})" for end, row in ends.items()]
+        facts += [
+            f"{row['count']} × {end} (rank{'s' * (row['count'] != 1)} {row['where']})" for end, row in ends.items()
+        ]
     return facts
 
 
@@ -193,14 +195,14 @@ def _missing(coverage: Table, ranks: Table, loaded: bool, load: str) -> list[str
     if not missing:
         return []
     if loaded:
-        which = f" (rank {ranges(seen)})" if seen else ""
+        which = f" ({rank_words(seen)})" if seen else ""
         others = "the other one" if len(missing) == 1 else f"the other {len(missing):,}"
         return [
             f"INCOMPLETE: {len(seen):,} of {expected:,} ranks loaded{which}: who waits for whom cannot be seen. "
             f"Load {others}: `{load}`"
         ]
     return [
-        f"INCOMPLETE: {len(missing):,} of {expected:,} ranks not recorded (rank {ranges(missing)}): sums are too "
+        f"INCOMPLETE: {len(missing):,} of {expected:,} ranks not recorded ({rank_words(missing)}): sums are too "
         "small. "
         "Start every rank under `rankscope run`, or collect files left on dead ranks' nodes: `rankscope gather`"
     ]
