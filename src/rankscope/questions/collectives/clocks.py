@@ -104,7 +104,7 @@ CLOCKS_COLUMNS = (
         "drift_ppm",
         Unit.NUMBER,
         "Drift (ppm)",
-        "by how much its clock is faster than the one it was compared with, in millionths: − b of the longest part",
+        "how much faster its clock is than the one it was compared with, in millionths: − b of the longest part",
     ),
     Column(
         "drift_error_ppm",

@@ -40,7 +40,7 @@ UTILISATION_COLUMNS = (
         "peak_tflop_per_s",
         Unit.NUMBER,
         "Peak TFLOP/s",
-        "what a GPU of this name can do at most in that mix of precisions, dense: operations ÷ Σ (operations of a "
+        "peak of a GPU of this name for that mix of precisions, dense: operations ÷ Σ (operations of a "
         "precision ÷ its peak); empty: not known",
     ),
     Column(
@@ -241,7 +241,7 @@ ENERGY_COLUMNS = (
         "energy_j",
         Unit.NUMBER,
         "Energy, J",
-        "what the counter grew by meanwhile: of the whole GPU, other processes included",
+        "by how much the counter grew meanwhile: of the whole GPU, other processes included",
     ),
     Column("power_w", Unit.NUMBER, "Mean power, W", "`energy_j` ÷ `span_ns`"),
     Column(

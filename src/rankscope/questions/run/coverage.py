@@ -19,7 +19,7 @@ OVERHEAD_COLUMNS = (
         Unit.NS,
         "Recording, at least",
         "`steps_cost_ns` + `gpu_cost_ns` + (`calls` − `collectives`) × `call_cost_ns` + `collectives` × the larger of "
-        "`call_cost_ns` and `collective_cost_ns`: at least, for what is not measured costs something too",
+        "`call_cost_ns` and `collective_cost_ns`: a lower bound, because what is not measured costs something too",
     ),
     Column("share", Unit.SHARE, "% of elapsed, at least", "(`cost_ns` + `setup_ns`) ÷ `elapsed_ns` of the process"),
     Column(

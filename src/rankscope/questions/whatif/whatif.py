@@ -33,14 +33,14 @@ MODEL_COLUMNS = (
     Column("ranks", Unit.COUNT, "Ranks", "ranks in the model"),
     Column("steps", Unit.COUNT, "Steps", "steps that were replayed"),
     Column("recorded_ns", Unit.NS, "Recorded step", "mean of the recorded step times of these steps"),
-    Column("replayed_ns", Unit.NS, "Replayed step", "mean of the step times that the replay gives back"),
+    Column("replayed_ns", Unit.NS, "Replayed step", "mean of the replayed step times"),
     Column("error", Unit.SHARE, "Model error", "median over the steps of |replayed − recorded| ÷ recorded"),
     Column(
         "usual_error",
         Unit.SHARE,
         "Error, typical transfers",
         "the same where each transfer is as long as in the median step, so that whatever was longer must be wait that "
-        "the model explains; empty of very large runs, may be above 1",
+        "the model explains; empty for very large runs, may be above 1",
     ),
     Column(
         "worst_error", Unit.SHARE, "Worst step", "largest |replayed − recorded| ÷ recorded of a step; may be above 1"
@@ -60,8 +60,8 @@ WHATIF_COLUMNS = (
         "`step_ns`: two runs of one job differ, however steady each of them is",
     ),
     Column("step_high_ns", Unit.NS, "Rerun to", "`step_ns` + u"),
-    Column("saved_ns", Unit.NS, "Saved", "`replayed_ns` of the model − `step_ns`; less than 0: the step gets longer"),
-    Column("saved_share", Unit.SHARE, "Saved share", "`saved_ns` ÷ `replayed_ns`; less than 0: the step gets longer"),
+    Column("saved_ns", Unit.NS, "Saved", "`replayed_ns` of the model − `step_ns`; negative: the step gets longer"),
+    Column("saved_share", Unit.SHARE, "Saved share", "`saved_ns` ÷ `replayed_ns`; negative: the step gets longer"),
     Column(
         "saved_low",
         Unit.SHARE,
