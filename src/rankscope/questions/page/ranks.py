@@ -98,5 +98,5 @@ def _ranks_title(table: Table, parts: tuple[str, ...]) -> str:
     if not average:
         return f"No rank spends {what}"
     if len(values) == 1:
-        return f"Rank {who} spends {seconds(most)} {what.removeprefix('time ')}"
+        return f"Rank {who} spends {seconds(most)} {'outside MPI' if parts is MPI_PARTS else f'of {what}'}"
     return f"Rank {who} spends the most {what}: {seconds(most)}, {most / average:.2f} times the mean"
