@@ -147,6 +147,7 @@ ENTER, LEAVE = "enter", "leave"
 LATER = 2  # than the calls of messages at the same time
 EARLIER_WAITS = 0.05  # of a step: so much must be unexplained by what is waited for at its end
 EDGE = 0.05  # of a step: by so much may what belongs to it be late
+NOTED = 0.1  # of a step: by so much may an end be noted after it
 MOSTLY = 0.5  # of the time from its issue to the end of the step: blocked for so long, the loop waited for it
 
 
@@ -337,7 +338,7 @@ class _Assembly:
         """A library may note the end of a collective only after it has woken the loop that was blocked by it: what the
         loop waited for, by the time that it was blocked since the issue, ended no later than its step."""
         exposed, end = self.steps.exposed[:, step], self.steps.end[:, step]
-        late_ns = EDGE * (end - self.steps.begin[:, step])
+        late_ns = NOTED * (end - self.steps.begin[:, step])
         rest_ns = exposed.copy()
         for collective in collectives:
             if not collective.in_progress:
