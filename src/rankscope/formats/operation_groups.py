@@ -90,21 +90,21 @@ def _set_peers(operations: Operations, rows: Array, kind: str, role: str) -> Non
 
 
 @dataclass(frozen=True, slots=True)
-class _Partition:
+class Partition:
     """One way to share out the ranks: those alike in these coordinates are one group."""
 
     name: str
     alike: tuple[str, ...]
 
 
-ALONE = _Partition("", ("rank",))
-TENSOR = _Partition("tensor-parallel", ("stage", "data_rank"))
-DATA = _Partition("data-parallel", ("stage", "tensor_rank"))
-PIPELINE = _Partition("pipeline", ("data_rank", "tensor_rank"))
-WORLD = _Partition("world", ())
+ALONE = Partition("", ("rank",))
+TENSOR = Partition("tensor-parallel", ("stage", "data_rank"))
+DATA = Partition("data-parallel", ("stage", "tensor_rank"))
+PIPELINE = Partition("pipeline", ("data_rank", "tensor_rank"))
+WORLD = Partition("world", ())
 CANDIDATES = (ALONE, TENSOR, DATA, PIPELINE, WORLD)
 EXPECTED = (  # by the name of the kind: what Megatron's are
-    (re.compile(r"embedding"), _Partition("embedding", ("data_rank", "tensor_rank"))),
+    (re.compile(r"embedding"), Partition("embedding", ("data_rank", "tensor_rank"))),
     (re.compile(r"layernorm|sequence"), TENSOR),
     (re.compile(r"param|grad"), DATA),
 )
@@ -114,23 +114,42 @@ FINER = 1.1
 TOLERANCE = 1e-3  # of a step
 
 
-def _set_groups(operations: Operations, rows: Array, kind: str, role: str) -> None:
-    """The ranks that such an operation connects: those of its name, where times allow it; else as times tell."""
+@dataclass(slots=True)
+class Matrix:
+    """The operations of one kind, where each rank that has it has it equally often."""
+
+    kind: str
+    ranks: Array
+    rows: Array  # of the table: by step and occurrence in the step, and rank
+
+
+def matrix_of(operations: Operations, rows: Array, kind: str) -> Matrix | None:
+    """None: not so."""
+    if not len(rows):
+        return None
     ranks, column = np.unique(operations.rank[rows], return_inverse=True)
     occurrence = _occurrence(operations, rows)
     keys, line = np.unique(operations.step[rows] * (1 << 20) + occurrence, return_inverse=True)
-    if len(ranks) * len(keys) != len(rows):  # not once on every rank
+    if len(ranks) * len(keys) != len(rows):
+        return None
+    matrix = np.empty((len(keys), len(ranks)), np.int64)
+    matrix[line, column] = rows
+    return Matrix(kind, ranks, matrix)
+
+
+def _set_groups(operations: Operations, rows: Array, kind: str, role: str) -> None:
+    """The ranks that such an operation connects: those of its name, where times allow it; else as times tell."""
+    matrix = matrix_of(operations, rows, kind)
+    if matrix is None:
         return
-    start, end = np.empty((len(keys), len(ranks))), np.empty((len(keys), len(ranks)))
-    begin = np.array([operations.step_begin_ns[int(key >> 20)] for key in keys.tolist()])
-    start[line, column], end[line, column] = operations.start_ns[rows], operations.end_ns[rows]
-    start, end = start - begin[:, None], end - begin[:, None]
-    first = rows[np.unique(column, return_index=True)[1]]
+    first = matrix.rows[0]
+    begin = np.array([operations.step_begin_ns[number] for number in operations.step[matrix.rows[:, 0]].tolist()])
+    start, end = (values[matrix.rows] - begin[:, None] for values in (operations.start_ns, operations.end_ns))
     slack = TOLERANCE * float(np.median([operations.step_end_ns[s] - b for s, b in operations.step_begin_ns.items()]))
     expected = [partition for pattern, partition in EXPECTED if role == COLLECTIVE and pattern.search(kind.lower())][:1]
     chosen, left = ALONE, np.inf
     for partition in expected or CANDIDATES:
-        member = _members(operations, first, partition)
+        member = members_of(operations, first, partition)
         last = np.stack([start[:, member == at].max(axis=1) for at in range(member.max() + 1)], axis=1)[:, member]
         possible = float((end >= last - slack).all(axis=1).mean())
         unexplained_ns = float(np.maximum(end - last, 0).sum())
@@ -140,9 +159,9 @@ def _set_groups(operations: Operations, rows: Array, kind: str, role: str) -> No
             chosen, left = partition, unexplained_ns
     if chosen is ALONE:
         return
-    names = _group_names(operations, first, chosen)
-    for row, at in zip(rows.tolist(), column.tolist(), strict=True):
-        operations.group[row] = names[at]
+    for at, name in enumerate(group_names(operations, first, chosen)):
+        for row in matrix.rows[:, at].tolist():
+            operations.group[row] = name
 
 
 def _occurrence(operations: Operations, rows: Array) -> Array:
@@ -152,16 +171,16 @@ def _occurrence(operations: Operations, rows: Array) -> Array:
     return np.arange(len(rows)) - begins
 
 
-def _members(operations: Operations, first: Array, partition: _Partition) -> Array:
+def members_of(operations: Operations, first: Array, partition: Partition) -> Array:
     if not partition.alike:
         return np.zeros(len(first), np.int64)
     keys = np.stack([getattr(operations, name)[first] for name in partition.alike], axis=1)
     return np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def _group_names(operations: Operations, first: Array, partition: _Partition) -> list[str]:
+def group_names(operations: Operations, first: Array, partition: Partition) -> list[str]:
     """Equal on all members; "" where a rank is alone."""
-    member = _members(operations, first, partition)
+    member = members_of(operations, first, partition)
     sizes = np.bincount(member)
     names = []
     for row, at in zip(first.tolist(), member.tolist(), strict=True):

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from rankscope.formats.operation_groups import (
     connect,
     role_of,
 )
+from rankscope.formats.operation_waits import infer
 from rankscope.formats.source import Source
 from rankscope.model.records import BadFile, Figure, Group, Layer, Note, RankFacts, Reading, Role, Severity
 from rankscope.model.records import Step as StepRecord
@@ -192,6 +193,7 @@ def _operations(source: Source, table: pa.Table, mapping: ColumnNames) -> Operat
     operations.notes = notes
     _place_steps(operations)
     connect(operations)
+    infer(operations)
     return operations
 
 
@@ -251,12 +253,14 @@ def _place_steps(operations: Operations) -> None:
 # ---------------------------------------------------------------------------------------------------------------------
 # Readings
 FIELDS = ("step", "stage", "data_rank", "tensor_rank", "chunk", "micro_batch", "sequence")
+PLACES = ("stage", "data_rank", "tensor_rank")
+WORDS_OF_PLACES = dict(zip(PLACES, ("pipeline stage", "data-parallel rank", "tensor-parallel rank"), strict=True))
 PARTS = ("data", "forward", "backward", "optimizer", "checkpoint")
 
 
 def _readings(source: Source, operations: Operations) -> Iterator[Reading]:
     edges = np.concatenate([[0], np.flatnonzero(np.diff(operations.rank)) + 1, [len(operations.rank)]]).tolist()
-    world = len(edges) - 1
+    world, shares = _world(operations, operations.rank[edges[:-1]], np.array(edges[:-1]))
     sizes: dict[str, dict[int, None]] = {}
     for name, rank in zip(operations.group, operations.rank.tolist(), strict=True):
         if name:
@@ -272,10 +276,30 @@ def _readings(source: Source, operations: Operations) -> Iterator[Reading]:
         reading.event_columns, reading.groups = _events(operations, rows, rank, sizes)
         if place == 0:
             reading.notes = [Note(text, where=str(source)) for text in operations.notes]
+            reading.notes += [Note(note.text, note.severity, str(source)) for note in shares]
             if (operations.stage < 0).all():
                 text = "no column gives the pipeline stage: sends and receives are not matched"
                 reading.notes.append(Note(text, Severity.WARNING, str(source)))
         yield reading
+
+
+def _world(operations: Operations, ranks: Array, first: Array) -> tuple[int | None, list[Note]]:
+    """How many ranks the job has, and what is said where the table has only some: often those of one tensor rank."""
+    highest = int(ranks[-1]) + 1
+    if highest == len(ranks):
+        return highest, []
+    names = [name for name in PLACES if (getattr(operations, name)[first] >= 0).all()]
+    if not names:
+        return highest, []
+    here = set(zip(*(getattr(operations, name)[first].tolist() for name in names), strict=True))
+    missing = set(product(*(sorted({place[at] for place in here}) for at in range(len(names))))) - here
+    what = " and ".join(WORDS_OF_PLACES[name] for name in names)
+    if not missing:
+        text = f"{len(ranks)} ranks, numbered {ranks[0]} to {highest - 1}: one for each {what}"
+        return None, [Note(f"{text}; the others are not in the table")]
+    places = "; ".join(str(place) for place in sorted(missing)[:3])
+    text = f"no rank for {len(missing)} of {len(here) + len(missing)} combinations of {what}: {places}"
+    return None, [Note(text, Severity.WARNING)]
 
 
 def _columns(operations: Operations, rows: Array) -> dict[str, Any]:

@@ -103,6 +103,10 @@ JOBS = {
     "1f1b, slow rank": (Job(slow_ranks={5: 1.4}, steps=8), Change("rank", ranks=(5,))),
     "gpipe, slow stage": (Job("gpipe", slow_stages={2: 1.3}, steps=8), Change("stage", stages=(2,))),
     "gpipe, slow link": (Job("gpipe", data=3, slow_links={4: 30.0}, steps=8), Change("rank", ranks=(4,))),
+    "1f1b, slow rank, waits that no operation tells": (
+        Job(data=4, micro_batches=16, slow_ranks={0: 2.4}, steps=8, unrecorded=True, tensor=4),
+        Change("rank", ranks=(0,)),
+    ),
     "ddp, slow rank": (Job("ddp", stages=1, data=8, slow_ranks={3: 1.5}, steps=8), Change("rank", ranks=(3,))),
 }
 
@@ -159,6 +163,18 @@ def test_the_sample_worked_out_a_second_time() -> None:
     script = [sys.executable, str(ROOT / "scripts" / "whatif_check.py"), str(sample)]
     done = subprocess.run(script, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("late", [0, 13])
+def test_waits_without_an_operation_worked_out_a_second_time(late: int, tmp_path: Path) -> None:
+    job = Job(data=4, micro_batches=16, slow_ranks={late: 2.4}, steps=8, unrecorded=True)
+    write(tmp_path / "table.parquet", job)
+    script = [sys.executable, str(ROOT / "scripts" / "whatif_check.py"), str(tmp_path / "table.parquet")]
+    done = subprocess.run(script, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "stage 3: ranks wait for each other" in done.stdout
+    assert "data-parallel rank 0: ranks wait for each other" in done.stdout
 
 
 # ---------------------------------------------------------------- recorded runs
