@@ -82,32 +82,34 @@ def _said(hole: _Hole, barrier: _Barrier, steps: int) -> str:
 
 def _holes(operations: Operations, step_ns: float) -> Iterator[_Hole]:
     """Of every kind that comes equally often on all ranks that have it."""
+    idle_from_ns = _idle_from(operations)
     for code, kind in enumerate(operations.kind.values):
         rows = np.flatnonzero(operations.kind.codes == code)
         matrix = None if role_of(kind) in (SEND, RECEIVE) else matrix_of(operations, rows, kind)
         if matrix is None or len(matrix.ranks) < 2:
             continue
-        idle_from = np.empty(matrix.rows.shape)
-        for column in range(len(matrix.ranks)):
-            idle_from[:, column] = _idle_from(operations, matrix.rows[:, column])
-        hole = _Hole(matrix, idle_from, operations.start_ns[matrix.rows].astype(np.float64))
-        if np.mean((hole.start - idle_from).max(axis=1)) > TOLERANCE * step_ns:
-            yield hole
+        idle_from, start = (values[matrix.rows].astype(np.float64) for values in (idle_from_ns, operations.start_ns))
+        if np.mean((start - idle_from).max(axis=1)) > TOLERANCE * step_ns:
+            yield _Hole(matrix, idle_from, start)
 
 
-def _idle_from(operations: Operations, rows: Array) -> Array:
-    """When the operations of this rank that began earlier in the same step had ended, for each of these rows."""
-    low, high = np.searchsorted(operations.rank, [operations.rank[rows[0]], operations.rank[rows[0]] + 1])
-    step, start, end = (values[low:high] for values in (operations.step, operations.start_ns, operations.end_ns))
-    new = np.concatenate([[0], np.flatnonzero(np.diff(step)) + 1, [len(step)]])
-    latest = np.concatenate([np.maximum.accumulate(end[a:b]) for a, b in zip(new[:-1], new[1:], strict=True)])
-    before = rows - low - 1
+def _idle_from(operations: Operations) -> Array:
+    """When all earlier operations of its rank and step had ended, for each row; at most its start."""
+    rank, step, start = operations.rank, operations.step, operations.start_ns
+    all_rows = np.arange(len(rank))
+    new = np.concatenate([[True], (np.diff(rank) != 0) | (np.diff(step) != 0)])
+    segment = np.cumsum(new)
+    by_end = np.argsort(operations.end_ns, kind="stable")
+    place = np.empty_like(by_end)
+    place[by_end] = all_rows
+    latest = operations.end_ns[by_end[np.maximum.accumulate(place + segment * len(rank)) - segment * len(rank)]]
     # operations that begin at the same time are beside this one, not before it
-    while (again := (before >= 0) & (start[np.maximum(before, 0)] == operations.start_ns[rows])).any():
-        before = before - again
-    begin = np.array([operations.step_begin_ns[number] for number in operations.step[rows].tolist()])
-    inside = (before >= 0) & (step[np.maximum(before, 0)] == operations.step[rows])
-    return np.where(inside, np.minimum(np.maximum(latest[np.maximum(before, 0)], begin), operations.start_ns[rows]), begin)
+    new_start = new | np.concatenate([[True], np.diff(start) != 0])
+    before = np.maximum.accumulate(np.where(new_start, all_rows, 0)) - 1
+    begins = np.array([operations.step_begin_ns[number] for number in np.unique(step).tolist()])
+    begin = begins[np.unique(step, return_inverse=True)[1].reshape(-1)]
+    inside = (before >= 0) & (segment[before] == segment)
+    return np.minimum(np.where(inside, np.maximum(latest[before], begin), begin), start)
 
 
 def _earliest(operations: Operations, hole: _Hole, step_ns: float, known: Sequence[str]) -> _Barrier | None:
