@@ -45,6 +45,8 @@ class Job:
     # after their passes the ranks of the last stage wait for each other, then those of data-parallel rank 0: without
     # an operation in the table, as where a loss is summed for printing
     unrecorded: bool = False
+    uneven: float = 0.0  # how much micro-batches differ: the standard deviation of the logarithm of what one costs
+    is_packed: bool = False  # the same work, shared evenly by the micro-batches of all ranks
     tensor: int = 1  # ranks of which only the first is in the table: their numbers have gaps
 
     def healthy(self) -> Job:
@@ -104,6 +106,8 @@ def simulate(job: Job) -> tuple[list[Row], list[float]]:
 def _step(job: Job, step: int, random: np.random.Generator) -> list[Row]:
     todo = {rank: instructions(job, rank // job.data, rank % job.data) for rank in range(job.ranks)}
     noise = {rank: random.lognormal(0, job.noise, len(todo[rank])) for rank in todo}
+    costs = np.random.default_rng([job.seed, step]).lognormal(0, job.uneven, (job.data, job.micro_batches))
+    costs = np.full_like(costs, costs.mean()) if job.is_packed else costs
     at, now = dict.fromkeys(todo, 0), {rank: 1e-4 * random.random() for rank in todo}
     sent: dict[tuple[int, int, str, int], float] = {}  # when each message was offered: from, to, which
     taken: dict[tuple[int, int, str, int], float] = {}  # and when it was over
@@ -119,7 +123,8 @@ def _step(job: Job, step: int, random: np.random.Generator) -> list[Row]:
             what, kind, batch = todo[rank][at[rank]]
             start = now[rank]
             if what == COMPUTE:
-                now[rank] += _compute_s(job, rank, kind) * noise[rank][at[rank]]
+                cost = costs[rank % job.data, batch] if kind.endswith("-compute") else 1.0
+                now[rank] += _compute_s(job, rank, kind) * cost * noise[rank][at[rank]]
                 rows.append(_row(job, step, rank, kind, start, now[rank], batch))
             elif what == SEND:
                 there = rank + job.data if kind.startswith("forward") else rank - job.data
@@ -194,12 +199,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name in ("slow-rank", "slow-stage", "slow-link"):
         made.add_argument(f"--{name}", type=_pair, action="append", default=[], metavar="N=FACTOR")
     made.add_argument("--unrecorded", action="store_true", help="ranks also wait where the table has no operation")
+    made.add_argument("--uneven", type=float, default=0.0, metavar="SIGMA", help="micro-batches differ by so much")
     made.add_argument("--tensor", type=int, default=1, metavar="N", help="number only every N-th rank")
     asked = made.parse_args(argv)
     job = Job(
         asked.schedule, 1 if asked.schedule == "ddp" else asked.stages, asked.data, asked.micro_batches, asked.steps,
         seed=asked.seed, slow_ranks=dict(asked.slow_rank), slow_stages=dict(asked.slow_stage),
-        slow_links=dict(asked.slow_link), unrecorded=asked.unrecorded, tensor=asked.tensor,
+        slow_links=dict(asked.slow_link), unrecorded=asked.unrecorded, uneven=asked.uneven, tensor=asked.tensor,
     )  # fmt: skip
     lengths = write(asked.file, job)
     print(f"{asked.file}: {job.ranks} ranks, mean step {np.mean(lengths):.6f} s")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,28 @@ JOBS = {
     ),
     "ddp, slow rank": (Job("ddp", stages=1, data=8, slow_ranks={3: 1.5}, steps=8), Change("rank", ranks=(3,))),
 }
+
+
+@pytest.mark.parametrize("slow", [{}, {2: 1.4}])
+def test_micro_batches_that_differ(slow: dict[int, float], tmp_path: Path) -> None:
+    """As of sequences of unequal length; the same job with all of them packed evenly is the truth."""
+    job = Job(stages=4, data=4, micro_batches=8, steps=12, uneven=0.4, slow_stages=slow)
+    tables = loaded(tmp_path, job)
+    model = model_of(tables)
+    packed_ns = np.mean(simulate(replace(job, is_packed=True))[1]) * 1e9
+    assert model.replayed_ns.mean() > 1.2 * packed_ns
+    assert model.changed_ns([Change("even")]).mean() == pytest.approx(packed_ns, rel=0.02)
+    assert "all micro-batches alike" in [row[0] for row in whatif(model, []).rows]
+    found = {finding.rule: finding for finding in findings_of(tables)}
+    saved_ns = found["uneven_micro_batches"].saved_ns
+    assert saved_ns is not None and saved_ns / 12 == pytest.approx(model.replayed_ns.mean() - packed_ns, rel=0.05)
+
+
+def test_micro_batches_that_are_alike(tmp_path: Path) -> None:
+    for job in (Job(steps=8, noise=0.1), Job(steps=8, slow_ranks={3: 2.0}), Job("ddp", 1, 8, steps=8, noise=0.1)):
+        tables = loaded(tmp_path, job)
+        assert "uneven_micro_batches" not in [finding.rule for finding in findings_of(tables)]
+        assert "all micro-batches alike" not in [row[0] for row in whatif(model_of(tables), []).rows]
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -426,7 +449,7 @@ def test_what_a_run_has_not_is_named(tmp_path: Path) -> None:
         ({"without": ["sync"]}, "known are: data"),
         ({"balance": "stage"}, "try --ideal"),
     ):
-        given = {"without": [], "balance": "", "bandwidth": "", "overlap": False, "ideal": False, **options}
+        given = {"without": [], "balance": [], "bandwidth": "", "overlap": False, "ideal": False, **options}
         with pytest.raises(Wrong, match=told):
             whatif(model, parsed(**given))
     with pytest.raises(Wrong, match="as in x2"):

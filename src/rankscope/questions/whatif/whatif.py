@@ -12,6 +12,7 @@ from rankscope.model.tables import Cell, Column, Table, Tables, Unit, Wrong
 from rankscope.questions.compare.resampling import DRAWS, SEED, block_length
 from rankscope.questions.messages import matched_messages
 from rankscope.questions.parallelism.groups import pipelines_of
+from rankscope.questions.parallelism.micro_batches import unequal_micro_batches
 from rankscope.questions.scaling.models import student_quantile
 from rankscope.questions.whatif.changes import Change, checked, known_causes, least_step_ns
 from rankscope.questions.whatif.of_collectives import programs_of_collectives
@@ -86,6 +87,7 @@ class Model:
     programs: Sequence[Program]
     source: str
     notes: list[str] = field(default_factory=list)
+    uneven: bool = False  # its micro-batches
     _recorded_ns: list[Array] = field(default_factory=list)
     _replayed_ns: list[Array] = field(default_factory=list)
     _path: dict[tuple[int, int, str, bool], float] = field(default_factory=dict)
@@ -217,7 +219,8 @@ def model_of(tables: Tables) -> Model:
         programs = list(recorded) if len(recorded) == 1 else recorded
     if not programs:
         raise Wrong(f"no model of this run: {notes[0] if notes else 'it has no steps'}")
-    return Model(programs, source, notes)
+    uneven = has_operations(tables) and unequal_micro_batches(tables) is not None
+    return Model(programs, source, notes, uneven)
 
 
 def whatif(model: Model, changes: Sequence[Change]) -> Table:
@@ -321,6 +324,7 @@ def _obvious(model: Model) -> list[Change]:
             if len(programs[0].ranks) > len(stages):  # else each rank is a stage
                 changes += [Change("stage", stages=(stage,)) for stage in stages]
             changes.append(Change("balance"))
+        changes += [Change("even")] if model.uneven else []
         changes += [checked(Change("ideal"), programs), Change("bandwidth", factor=2.0), Change("overlap")]
     return changes + [Change("cause", cause=cause) for cause in known_causes(programs)]
 
