@@ -14,10 +14,11 @@ import pytest
 from rankscope.formats.operations import read, sniff
 from rankscope.formats.source import Hints, Source
 from rankscope.model.records import BadFile, Reading
+from rankscope.questions.messages.messages import messages
 from rankscope.questions.run.coverage import coverage
 from rankscope.store.run import RunTables
 from runs.loaded import run_of, shared_file
-from synthetic_operations import Job, write
+from synthetic_operations import Job, simulate, write
 
 # two stages x two data-parallel ranks, one micro-batch; rank 2 of stage 1 is late to the collective of its stage
 HEADER = "dp_rank,stage,rank,step,optype,start_ts,duration,seq_id,mb_id"
@@ -165,6 +166,31 @@ def test_no_wait_is_made_up(schedule: str, problem: dict[str, dict[int, float]],
     for seed in range(5):
         job = Job(schedule, stages, 8 // stages, steps=6, seed=seed, noise=0.2)
         assert made(tmp_path, replace(job, **problem)).query(UNRECORDED) == []  # type: ignore[arg-type]
+
+
+def test_messages_between_stages(tmp_path: Path) -> None:
+    """Each send has its receive; what a slow stage is waited for is what was simulated."""
+    job = Job(stages=3, data=2, micro_batches=4, steps=5, slow_stages={1: 3.0})
+    tables = made(tmp_path, job)
+    rows, _ = simulate(job)
+    receives = {  # which way, from which rank to which, and in which step which micro-batch
+        (row[4][:-5], row[2] + (2 if row[4].startswith("backward") else -2), row[2], row[3], row[7]): row
+        for row in rows
+        if row[4].endswith("-recv")
+    }
+    waits: dict[tuple[int, int], float] = {}
+    for row in rows:
+        if row[4].endswith("-send"):
+            there = row[2] + (-2 if row[4].startswith("backward") else 2)
+            received = receives[row[4][:-5], row[2], there, row[3], row[7]]
+            late_s = min(max(0.0, row[5] - received[5]), received[6])
+            waits[row[2], there] = waits.get((row[2], there), 0.0) + late_s
+    table = messages(tables)
+    names = [column.name for column in table.columns]
+    found = {(row[0], row[1]): dict(zip(names, row, strict=True)) for row in table.rows}
+    assert {pair: row["messages"] for pair, row in found.items()} == dict.fromkeys(waits, 4 * 5)
+    for pair, seconds in waits.items():
+        assert float(str(found[pair]["wait_ns"])) / 1e9 == pytest.approx(seconds, abs=1e-3)
 
 
 def test_a_rank_that_is_missing_is_said(tmp_path: Path) -> None:

@@ -188,3 +188,37 @@ def group_names(operations: Operations, first: Array, partition: Partition) -> l
         place = ", ".join(f"{name.partition('_')[0]} {getattr(operations, name)[row]}" for name in known)
         names.append("" if sizes[at] < 2 else f"{partition.name} ({place})" if place else WORLD.name)
     return names
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """The ranks that send each other messages, in order."""
+
+    name: str
+    ranks: list[int]
+
+
+def pipelines_of(operations: Operations) -> dict[int, Pipeline]:
+    """By rank; none where messages have no peers."""
+    if not (operations.peer >= 0).any():
+        return {}
+    ranks, first = np.unique(operations.rank, return_index=True)
+    member, names = members_of(operations, first, PIPELINE), group_names(operations, first, PIPELINE)
+    all_pipelines = {
+        at: Pipeline(names[int(np.argmax(member == at))], ranks[member == at].tolist()) for at in set(member.tolist())
+    }
+    return {
+        rank: all_pipelines[at]
+        for rank, at in zip(ranks.tolist(), member.tolist(), strict=True)
+        if len(all_pipelines[at].ranks) > 1
+    }
+
+
+def nth_of(codes: Array) -> Array:
+    """Which one of its code each is, from 1."""
+    order = np.argsort(codes, kind="stable")
+    new = np.concatenate([[True], np.diff(codes[order]) != 0]) if len(codes) else np.zeros(0, bool)
+    begins = np.maximum.accumulate(np.where(new, np.arange(len(codes)), 0))
+    result = np.empty(len(codes), np.int64)
+    result[order] = np.arange(len(codes)) - begins + 1
+    return result

@@ -26,7 +26,10 @@ from rankscope.formats.operation_groups import (
     STEP_PARTS,
     UNKNOWN,
     Operations,
+    Pipeline,
     connect,
+    nth_of,
+    pipelines_of,
     role_of,
 )
 from rankscope.formats.operation_waits import infer
@@ -265,6 +268,7 @@ def _readings(source: Source, operations: Operations) -> Iterator[Reading]:
     for name, rank in zip(operations.group, operations.rank.tolist(), strict=True):
         if name:
             sizes.setdefault(name, {})[rank] = None
+    pipelines = pipelines_of(operations)
     for place, (first, last) in enumerate(pairwise(edges)):
         rows = np.arange(first, last)
         rank = int(operations.rank[first])
@@ -274,6 +278,13 @@ def _readings(source: Source, operations: Operations) -> Iterator[Reading]:
         reading.operation_columns = _columns(operations, rows)
         reading.step_columns = _steps(operations, rows)
         reading.event_columns, reading.groups = _events(operations, rows, rank, sizes)
+        if (pipeline := pipelines.get(rank)) is not None:
+            reading.message_columns = _messages(operations, rows, pipeline)
+            if pipeline.name not in sizes:
+                place_in_it = pipeline.ranks.index(rank)
+                reading.groups.append(
+                    Group(pipeline.name, pipeline.name, size=len(pipeline.ranks), my_rank=place_in_it)
+                )
         if place == 0:
             reading.notes = [Note(text, where=str(source)) for text in operations.notes]
             reading.notes += [Note(note.text, note.severity, str(source)) for note in shares]
@@ -348,6 +359,36 @@ def _events(
         for name, count in counts.items()
     ]
     return columns, groups
+
+
+def _messages(operations: Operations, rows: Array, pipeline: Pipeline) -> dict[str, Any]:
+    """Sends and receives; the n-th of a kind to a stage, by sequence number, is the n-th from here over there."""
+    kinds = operations.kind.values
+    roles = np.array([(SEND, RECEIVE).index(role) if role in (SEND, RECEIVE) else -1 for role in map(role_of, kinds)])
+    ends = rows[(roles[operations.kind.codes[rows]] >= 0) & np.isin(operations.peer[rows], pipeline.ranks)]
+    codes = operations.kind.codes[ends]
+    order = np.lexsort((operations.start_ns[ends], operations.sequence[ends], operations.step[ends]))
+    number = np.zeros(len(ends), np.int64)
+    envelopes = np.stack([codes[order].astype(np.int64), operations.peer[ends][order]])
+    number[order] = nth_of(np.unique(envelopes, axis=1, return_inverse=True)[1].reshape(-1))
+    is_backward = np.array(["backward" in kind.lower() or kind.lower().startswith("bwd") for kind in kinds])
+    place = np.searchsorted(pipeline.ranks, operations.peer[ends])
+    nothing = np.zeros(len(ends), np.int64)
+    return {
+        "layer": Words(nothing.astype(np.int32), [Layer.NCCL]),
+        "name": Words(codes, kinds),
+        "kind": Words(roles[codes].astype(np.int32), [SEND, RECEIVE]),
+        "group": Words(nothing.astype(np.int32), [pipeline.name]),
+        "peer": place,
+        "tag": is_backward[codes].astype(np.int64),
+        "number": number,
+        "doubt": Words(nothing.astype(np.int32), [""]),
+        "begin_ns": operations.start_ns[ends],
+        "end_ns": operations.end_ns[ends],
+        "bytes": nothing,
+        "thread": codes,  # a kind has times of its own: they are no kernels of NCCL that do several at once
+        "posted": np.arange(1, len(ends) + 1),
+    }
 
 
 def _steps(operations: Operations, rows: Array) -> dict[str, Any]:

@@ -447,15 +447,17 @@ def test_what_a_run_has_not_is_named(tmp_path: Path) -> None:
         ({"without": ["rank=9"]}, "no such rank in this run, which has ranks 0-3"),
         ({"without": ["stage=1"]}, "it has no pipeline"),
         ({"without": ["sync"]}, "known are: data"),
-        ({"balance": "stage"}, "try --ideal"),
+        ({"balance": ["stage"]}, "try --ideal"),
+        ({"balance": ["micro-batches"]}, "only a table of operations"),
+        ({"balance": ["ranks"]}, "write one of stage, micro-batches"),
     ):
         given = {"without": [], "balance": [], "bandwidth": "", "overlap": False, "ideal": False, **options}
         with pytest.raises(Wrong, match=told):
             whatif(model, parsed(**given))
     with pytest.raises(Wrong, match="as in x2"):
-        parsed([], "", "fast", False, False)
+        parsed([], [], "fast", False, False)
     with pytest.raises(Wrong, match="rank=7"):
-        parsed(["rank=x"], "", "", False, False)
+        parsed(["rank=x"], [], "", False, False)
 
 
 def test_the_command_on_a_recorded_run(
