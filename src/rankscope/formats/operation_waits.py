@@ -41,7 +41,7 @@ class _Hole:
     """What lies between the operations of one kind and those before them: steps (and occurrences) by ranks."""
 
     matrix: Matrix
-    idle_from: Array  # since when the rank has done nothing that is recorded
+    idle_from: tuple[Array, ...]  # since when the rank has done nothing that is recorded: with sends, without
     start: Array
 
 
@@ -50,7 +50,8 @@ class _Barrier:
     kind: str
     group: str
     columns: Array  # of the matrix: the members
-    end: Array  # by line and member
+    start: Array  # by line and member
+    end: Array
     waited_ns: float
     came_ns: float  # mean time at which the last one came
 
@@ -65,7 +66,8 @@ def infer(operations: Operations) -> None:
         while (barrier := _earliest(operations, hole, step_ns, known)) is not None:
             known.append(barrier.group)
             added.append(_rows(operations, hole, barrier))
-            hole.idle_from[:, barrier.columns] = np.maximum(hole.idle_from[:, barrier.columns], barrier.end)
+            for idle_from in hole.idle_from:
+                idle_from[:, barrier.columns] = np.maximum(idle_from[:, barrier.columns], barrier.end)
             found.append((hole, barrier))
     if found:
         _insert(operations, added)
@@ -82,27 +84,31 @@ def _said(hole: _Hole, barrier: _Barrier, steps: int) -> str:
 
 def _holes(operations: Operations, step_ns: float) -> Iterator[_Hole]:
     """Of every kind that comes equally often on all ranks that have it."""
-    idle_from_ns = _idle_from(operations)
+    # a send may go on beside what its rank does next
+    is_send = np.array([role_of(kind) == SEND for kind in operations.kind.values])[operations.kind.codes]
+    ends = operations.end_ns, np.where(is_send, operations.start_ns, operations.end_ns)
+    idle_from_ns = [_idle_from(operations, end_ns) for end_ns in ends]
     for code, kind in enumerate(operations.kind.values):
         rows = np.flatnonzero(operations.kind.codes == code)
         matrix = None if role_of(kind) in (SEND, RECEIVE) else matrix_of(operations, rows, kind)
         if matrix is None or len(matrix.ranks) < 2:
             continue
-        idle_from, start = (values[matrix.rows].astype(np.float64) for values in (idle_from_ns, operations.start_ns))
-        if np.mean((start - idle_from).max(axis=1)) > TOLERANCE * step_ns:
+        idle_from = tuple(values[matrix.rows].astype(np.float64) for values in idle_from_ns)
+        start = operations.start_ns[matrix.rows].astype(np.float64)
+        if np.mean((start - idle_from[1]).max(axis=1)) > TOLERANCE * step_ns:
             yield _Hole(matrix, idle_from, start)
 
 
-def _idle_from(operations: Operations) -> Array:
+def _idle_from(operations: Operations, end_ns: Array) -> Array:
     """When all earlier operations of its rank and step had ended, for each row; at most its start."""
     rank, step, start = operations.rank, operations.step, operations.start_ns
     all_rows = np.arange(len(rank))
     new = np.concatenate([[True], (np.diff(rank) != 0) | (np.diff(step) != 0)])
     segment = np.cumsum(new)
-    by_end = np.argsort(operations.end_ns, kind="stable")
+    by_end = np.argsort(end_ns, kind="stable")
     place = np.empty_like(by_end)
     place[by_end] = all_rows
-    latest = operations.end_ns[by_end[np.maximum.accumulate(place + segment * len(rank)) - segment * len(rank)]]
+    latest = end_ns[by_end[np.maximum.accumulate(place + segment * len(rank)) - segment * len(rank)]]
     # operations that begin at the same time are beside this one, not before it
     new_start = new | np.concatenate([[True], np.diff(start) != 0])
     before = np.maximum.accumulate(np.where(new_start, all_rows, 0)) - 1
@@ -128,15 +134,16 @@ def _earliest(operations: Operations, hole: _Hole, step_ns: float, known: Sequen
                 continue
             seen.add(columns.tobytes())
             kind = f"unrecorded {partition.name} barrier"
-            barrier = _barrier(hole, columns, kind, names[columns[0]], step_ns)
+            tried = (_barrier(hole, which, columns, kind, names[columns[0]], step_ns) for which in (0, 1))
+            barrier = next(filter(None, tried), None)
             if barrier and (first_one is None or barrier.came_ns < first_one.came_ns):
                 first_one = barrier
     return first_one
 
 
-def _barrier(hole: _Hole, columns: Array, kind: str, group: str, step_ns: float) -> _Barrier | None:
+def _barrier(hole: _Hole, which: int, columns: Array, kind: str, group: str, step_ns: float) -> _Barrier | None:
     """The barrier of these ranks, if nobody goes on before the last has come, and those who wait go on soon after."""
-    idle_from, start = hole.idle_from[:, columns], hole.start[:, columns]
+    idle_from, start = hole.idle_from[which][:, columns], hole.start[:, columns]
     last, released = idle_from.max(axis=1), start.min(axis=1)
     waits = last[:, None] - idle_from
     waited_ns = float(waits.sum())
@@ -146,7 +153,8 @@ def _barrier(hole: _Hole, columns: Array, kind: str, group: str, step_ns: float)
     late = np.where(waits > 0, start - last[:, None], np.nan)[waited := waits.max(axis=1) > 0]
     if np.nanmedian(late, axis=1).sum() > LEFT * np.nanmean(np.where(waits > 0, waits, np.nan)[waited], axis=1).sum():
         return None
-    return _Barrier(kind, group, columns, np.maximum(idle_from, released[:, None]), waited_ns, float(last.mean()))
+    end = np.maximum(idle_from, released[:, None])
+    return _Barrier(kind, group, columns, idle_from, end, waited_ns, float(last.mean()))
 
 
 @dataclass(slots=True)
@@ -161,7 +169,7 @@ class _Rows:
 def _rows(operations: Operations, hole: _Hole, barrier: _Barrier) -> _Rows:
     like = hole.matrix.rows[:, barrier.columns].ravel()
     begin = np.array([operations.step_begin_ns[number] for number in operations.step[like].tolist()])
-    start = hole.idle_from[:, barrier.columns].ravel().astype(np.int64)
+    start = barrier.start.ravel().astype(np.int64)
     # before that operation also where both begin together
     start = np.maximum(np.minimum(start, operations.start_ns[like] - 1), begin)
     return _Rows(like, start, np.maximum(barrier.end.ravel().astype(np.int64), start), barrier.kind, barrier.group)

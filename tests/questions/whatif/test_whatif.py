@@ -108,6 +108,10 @@ JOBS = {
         Job(data=4, micro_batches=16, slow_ranks={0: 2.4}, steps=8, unrecorded=True, tensor=4),
         Change("rank", ranks=(0,)),
     ),
+    "1f1b, slow link, waits that no operation tells": (  # and a send that goes on while its rank waits already
+        Job(stages=2, data=3, micro_batches=12, slow_links={0: 26.0}, steps=8, noise=0.01, unrecorded=True),
+        Change("rank", ranks=(0,)),
+    ),
     "ddp, slow rank": (Job("ddp", stages=1, data=8, slow_ranks={3: 1.5}, steps=8), Change("rank", ranks=(3,))),
 }
 
