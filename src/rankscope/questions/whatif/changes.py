@@ -36,6 +36,7 @@ class Change:
     stages: tuple[int, ...] = ()
     cause: str = ""
     factor: float = 1.0
+    even: bool = False  # ideal: micro-batches, too
 
     @property
     def words(self) -> str:
@@ -52,7 +53,8 @@ class Change:
             "overlap": "all transfer overlapped",
             "typical": "every transfer as usual",
             "ideal": "ideal: no rank ever late"
-            + ("" if not self.stages else ", the same work shared evenly by stages"),
+            + ("" if not self.stages else ", the same work shared evenly by stages")
+            + (" and micro-batches" if self.even else ""),
         }[self.kind]
 
     def applied(self, program: Program, time: Durations) -> Durations:
@@ -319,7 +321,7 @@ def checked(change: Change, programs: Sequence[Program]) -> Change:
         known = ", ".join(known_causes(programs)) or "none"
         raise Wrong(f"--without cause={change.cause}: not known of this run; known are: {known}")
     if change.kind == "ideal" and len(stages) > 1:
-        return Change("ideal", stages=tuple(stages))
+        return Change("ideal", stages=tuple(stages), even=any(program.uneven for program in programs))
     return change
 
 

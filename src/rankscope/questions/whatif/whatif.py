@@ -87,7 +87,6 @@ class Model:
     programs: Sequence[Program]
     source: str
     notes: list[str] = field(default_factory=list)
-    uneven: bool = False  # its micro-batches
     _recorded_ns: list[Array] = field(default_factory=list)
     _replayed_ns: list[Array] = field(default_factory=list)
     _path: dict[tuple[int, int, str, bool], float] = field(default_factory=dict)
@@ -122,6 +121,11 @@ class Model:
     @property
     def errors(self) -> Array:
         return np.abs(self.replayed_ns - self.recorded_ns) / np.maximum(self.recorded_ns, 1.0)
+
+    @property
+    def uneven(self) -> bool:
+        """Whether micro-batches differ in what they cost."""
+        return any(program.uneven for program in self.some)
 
     @property
     def path(self) -> dict[tuple[int, int, str, bool], float]:
@@ -195,6 +199,7 @@ def _changed_ns(program: Program, changes: Sequence[Change]) -> Array:
     if any(change.kind == "ideal" for change in changes) and len(np.unique(program.stage[program.stage >= 0])) > 1:
         others = [change for change in changes if change.kind != "ideal"]
         tried += [[*others, Change("balance")], others]
+        tried += [[*others, Change("even"), Change("balance")]] if program.uneven else []
     return min((_replayed_with(program, changes) for changes in tried), key=lambda step_ns: float(step_ns.mean()))
 
 
@@ -219,8 +224,10 @@ def model_of(tables: Tables) -> Model:
         programs = list(recorded) if len(recorded) == 1 else recorded
     if not programs:
         raise Wrong(f"no model of this run: {notes[0] if notes else 'it has no steps'}")
-    uneven = has_operations(tables) and unequal_micro_batches(tables) is not None
-    return Model(programs, source, notes, uneven)
+    if has_operations(tables) and unequal_micro_batches(tables) is not None:
+        for program in programs:
+            program.uneven = True
+    return Model(programs, source, notes)
 
 
 def whatif(model: Model, changes: Sequence[Change]) -> Table:
