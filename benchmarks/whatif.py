@@ -1,10 +1,12 @@
 """Are what-ifs right? Jobs with one problem, simulated, against the same jobs without it.
 
-    python benchmarks/whatif.py [--cases 100] [--large] [--out FILE]
+    python benchmarks/whatif.py [--cases 100] [--unrecorded] [--large] [--out FILE]
 
 Random data-parallel jobs and pipelines (tools/synthetic_operations.py) with a slow rank, stage or link, or none. Each:
 the error of the replay, the step time foretold without the problem against the simulated one, and whether the problem
-is the first that `rankscope whatif` names. --large: tables of 64 and 128 ranks, with time and memory.
+is the first that `rankscope whatif` names. --unrecorded: in half of the pipelines ranks also wait for each other where
+the table has no operation, and only every fourth rank of a job is in its table. --large: tables of 64 and 128 ranks,
+with time and memory.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import resource
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -96,13 +98,22 @@ def outcome(kind: str, job: Job, change: Change | None) -> Outcome:
     return Outcome(kind, float(np.median(model.errors)), abs(float(told) - truth) / truth, named, alarm)
 
 
-def cases(count: int) -> list[str]:
+def hidden(random: np.random.Generator, job: Job) -> Job:
+    """Half of the pipelines with waits that no operation tells; numbers of ranks with gaps in any case."""
+    return replace(job, unrecorded=bool(random.random() < 0.5) and job.stages > 1, tensor=4)
+
+
+def cases(count: int, unrecorded: bool) -> list[str]:
     random = np.random.default_rng(19)
     kinds = ("rank", "stage", "link", "none")
     found = []
     for at in range(count):
         kind = kinds[at % len(kinds)]
-        found.append(outcome(kind, *drawn(random, kind, at + 1)))
+        job, change = drawn(random, kind, at + 1)
+        if unrecorded:
+            job = hidden(random, job)
+            change = change and replace(change, ranks=tuple(rank * job.tensor for rank in change.ranks))
+        found.append(outcome(kind, job, change))
         print(at + 1, found[-1], file=sys.stderr, flush=True)
     lines = [
         "| problem | cases | model error, largest | missed, median | missed, p95 | missed, largest | named first |",
@@ -160,10 +171,11 @@ def large() -> list[str]:
 def main() -> None:
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--cases", type=int, default=100)
+    made.add_argument("--unrecorded", action="store_true", help="ranks also wait where the table has no operation")
     made.add_argument("--large", action="store_true", help="tables of 64 and 128 ranks instead")
     made.add_argument("--out", type=Path, metavar="FILE")
     options = made.parse_args()
-    lines = large() if options.large else cases(options.cases)
+    lines = large() if options.large else cases(options.cases, options.unrecorded)
     print("\n".join(lines))
     if options.out is not None:
         options.out.write_text("\n".join(lines) + "\n")

@@ -1,7 +1,7 @@
 """Tables of operations of jobs whose every dependency is known: data-parallel training and pipelines, simulated.
 
     python tools/synthetic_operations.py FILE.parquet [--schedule 1f1b] [--stages 4] [--data 2] [--micro-batches 8]
-        [--steps 20] [--slow-rank 5=1.4] [--slow-stage 2=1.3] [--slow-link 3=20]
+        [--steps 20] [--slow-rank 5=1.4] [--slow-stage 2=1.3] [--slow-link 3=20] [--unrecorded] [--tensor 4]
 
 Every rank does its instructions one after the other: it computes, receives (and waits until the message is there), and
 sends (which goes on beside it). A message takes its transfer from when both ends have come to it, a collective from
@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 COMPUTE, SEND, RECEIVE, TOGETHER = "compute", "send", "receive", "together"
+UNRECORDED_STAGE, UNRECORDED_PIPELINE = "unrecorded, of a stage", "unrecorded, of a pipeline"
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,12 @@ class Job:
     slow_ranks: dict[int, float] = field(default_factory=dict)  # by how much longer they compute
     slow_stages: dict[int, float] = field(default_factory=dict)
     slow_links: dict[int, float] = field(default_factory=dict)  # by rank: by how much longer what it receives takes
+    # after their passes the ranks of the last stage wait for each other, then those of data-parallel rank 0: without
+    # an operation in the table, as where a loss is summed for printing
+    unrecorded: bool = False
+    uneven: float = 0.0  # how much micro-batches differ: the standard deviation of the logarithm of what one costs
+    is_packed: bool = False  # the same work, shared evenly by the micro-batches of all ranks
+    tensor: int = 1  # ranks of which only the first is in the table: their numbers have gaps
 
     def healthy(self) -> Job:
         """The same job without its problems."""
@@ -51,7 +58,7 @@ class Job:
         return self.stages * self.data
 
 
-def instructions(job: Job, stage: int) -> list[tuple[str, str, int]]:
+def instructions(job: Job, stage: int, data_rank: int = 0) -> list[tuple[str, str, int]]:
     """What a rank of this stage does in a step: what, which kind, which micro-batch."""
     forward = [_forward(job, stage, batch) for batch in range(job.micro_batches)]
     backward = [_backward(job, stage, batch) for batch in range(job.micro_batches)]
@@ -61,6 +68,10 @@ def instructions(job: Job, stage: int) -> list[tuple[str, str, int]]:
         made += forward[at + ahead] if at + ahead < job.micro_batches else []
         made += backward[at]
     reduced = "grads-all-reduce" if job.stages == 1 else "grads-reduce-scatter"
+    if job.unrecorded:
+        made += [(TOGETHER, UNRECORDED_STAGE, 0)] if stage == job.stages - 1 else []
+        made += [(TOGETHER, UNRECORDED_PIPELINE, 0)] if data_rank == 0 else []
+        made.append((COMPUTE, "layernorm-grads-all-reduce", 0))  # of tensor-parallel ranks: of one here
     return [*made, (TOGETHER, reduced, 0), (COMPUTE, "optimizer", 0)]
 
 
@@ -93,12 +104,14 @@ def simulate(job: Job) -> tuple[list[Row], list[float]]:
 
 
 def _step(job: Job, step: int, random: np.random.Generator) -> list[Row]:
-    todo = {rank: instructions(job, rank // job.data) for rank in range(job.ranks)}
+    todo = {rank: instructions(job, rank // job.data, rank % job.data) for rank in range(job.ranks)}
     noise = {rank: random.lognormal(0, job.noise, len(todo[rank])) for rank in todo}
+    costs = np.random.default_rng([job.seed, step]).lognormal(0, job.uneven, (job.data, job.micro_batches))
+    costs = np.full_like(costs, costs.mean()) if job.is_packed else costs
     at, now = dict.fromkeys(todo, 0), {rank: 1e-4 * random.random() for rank in todo}
     sent: dict[tuple[int, int, str, int], float] = {}  # when each message was offered: from, to, which
     taken: dict[tuple[int, int, str, int], float] = {}  # and when it was over
-    came: dict[int, dict[int, float]] = {}  # to the collective of a stage
+    came: dict[tuple[str, int], dict[int, float]] = {}  # to a collective, of a stage or of a pipeline
     rows: list[Row] = []
     offers: list[tuple[int, tuple[int, int, str, int], int]] = []
     blocked: set[int] = set()
@@ -110,7 +123,8 @@ def _step(job: Job, step: int, random: np.random.Generator) -> list[Row]:
             what, kind, batch = todo[rank][at[rank]]
             start = now[rank]
             if what == COMPUTE:
-                now[rank] += _compute_s(job, rank, kind) * noise[rank][at[rank]]
+                cost = costs[rank % job.data, batch] if kind.endswith("-compute") else 1.0
+                now[rank] += _compute_s(job, rank, kind) * cost * noise[rank][at[rank]]
                 rows.append(_row(job, step, rank, kind, start, now[rank], batch))
             elif what == SEND:
                 there = rank + job.data if kind.startswith("forward") else rank - job.data
@@ -130,12 +144,16 @@ def _step(job: Job, step: int, random: np.random.Generator) -> list[Row]:
                 now[rank] = taken[key] = max(start, sent[key]) + job.message_s * slower * noise[rank][at[rank]]
                 rows.append(_row(job, step, rank, kind, start, now[rank], batch))
             else:
-                came.setdefault(stage, {})[rank] = start
-                if len(came[stage]) < job.data:
+                across = kind == UNRECORDED_PIPELINE
+                here = came.setdefault((kind, 0 if across else stage), {})
+                here[rank] = start
+                if len(here) < (job.stages if across else job.data):
                     break
-                over = max(came[stage].values()) + job.reduce_s * noise[rank][at[rank]]
-                for member, when in came[stage].items():
-                    rows.append(_row(job, step, member, kind, when, over, 0))
+                is_recorded = kind not in (UNRECORDED_STAGE, UNRECORDED_PIPELINE)
+                over = max(here.values()) + (job.reduce_s * noise[rank][at[rank]] if is_recorded else 1e-4)
+                for member, when in here.items():
+                    if is_recorded:
+                        rows.append(_row(job, step, member, kind, when, over, 0))
                     now[member] = over
                     if member != rank:
                         at[member] += 1
@@ -148,12 +166,13 @@ def _step(job: Job, step: int, random: np.random.Generator) -> list[Row]:
 
 
 def _compute_s(job: Job, rank: int, kind: str) -> float:
-    base = {"forward-compute": job.forward_s, "backward-compute": job.backward_s, "optimizer": job.forward_s / 4}[kind]
+    base = {"forward-compute": job.forward_s, "backward-compute": job.backward_s, "optimizer": job.forward_s / 4,
+            "layernorm-grads-all-reduce": 1e-4}[kind]  # fmt: skip
     return base * job.slow_ranks.get(rank, 1.0) * job.slow_stages.get(rank // job.data, 1.0)
 
 
 def _row(job: Job, step: int, rank: int, kind: str, start: float, end: float, batch: int) -> Row:
-    return rank % job.data, rank // job.data, rank, step, kind, start, end - start, batch, batch
+    return rank % job.data, rank // job.data, rank * job.tensor, step, kind, start, end - start, batch, batch
 
 
 COLUMNS = ("dp_rank", "stage", "rank", "step", "optype", "start_ts", "duration", "seq_id", "mb_id")
@@ -179,11 +198,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         made.add_argument(f"--{name}", type=int, default=value)
     for name in ("slow-rank", "slow-stage", "slow-link"):
         made.add_argument(f"--{name}", type=_pair, action="append", default=[], metavar="N=FACTOR")
+    made.add_argument("--unrecorded", action="store_true", help="ranks also wait where the table has no operation")
+    made.add_argument("--uneven", type=float, default=0.0, metavar="SIGMA", help="micro-batches differ by so much")
+    made.add_argument("--tensor", type=int, default=1, metavar="N", help="number only every N-th rank")
     asked = made.parse_args(argv)
     job = Job(
         asked.schedule, 1 if asked.schedule == "ddp" else asked.stages, asked.data, asked.micro_batches, asked.steps,
         seed=asked.seed, slow_ranks=dict(asked.slow_rank), slow_stages=dict(asked.slow_stage),
-        slow_links=dict(asked.slow_link),
+        slow_links=dict(asked.slow_link), unrecorded=asked.unrecorded, uneven=asked.uneven, tensor=asked.tensor,
     )  # fmt: skip
     lengths = write(asked.file, job)
     print(f"{asked.file}: {job.ranks} ranks, mean step {np.mean(lengths):.6f} s")

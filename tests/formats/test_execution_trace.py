@@ -39,6 +39,24 @@ def test_of_torch(rank: int) -> None:
     assert figures["longest chain"] >= 2 and figures["nodes"] == sum(one.calls or 0 for one in made.tallies)
 
 
+def test_of_older_torch() -> None:
+    """Until torch 2.1 (schema 1.0.1) a node's caller is its parent, and its inputs are a plain list."""
+    new = json.loads((FIXTURES / "rank0.json").read_bytes())
+    nodes = []
+    for node in new["nodes"]:
+        attributes = {each["name"]: each["value"] for each in node["attrs"]}
+        about = {"name": node["name"], "id": node["id"], "rf_id": attributes["rf_id"], "parent": node["ctrl_deps"]}
+        about |= {f"input_{what}": node["inputs"][what] for what in ("shapes", "types")}
+        nodes.append({**about, "inputs": node["inputs"]["values"], "outputs": node["outputs"]["values"]})
+    old = {"schema": "1.0.1", "pid": new["pid"], "time": new["time"], "start_ts": 1, "nodes": nodes}
+    made, known = reading(json.dumps(old, indent=1).encode()), reading(json.dumps(new).encode())
+    assert made.facts.versions == "execution trace 1.0.1"
+    told = {(one.layer, one.name): (one.calls, one.bytes) for one in known.tallies}
+    assert {(one.layer, one.name): (one.calls, one.bytes) for one in made.tallies} == told
+    figures = {one.name: one.value for one in known.figures}
+    assert {one.name: one.value for one in made.figures} == figures
+
+
 # ---------------------------------------------------------------- Chakra
 def varint(value: int) -> bytes:
     made = bytearray()
@@ -80,6 +98,24 @@ def test_of_chakra_made_from_a_trace_of_pytorch() -> None:
     assert told["nccl", "broadcast"] == (1, 212480, 28_000)
     assert told["torch", "c10d::broadcast_(0)"] == (1, None, 85_000)
     assert not made.events and "no events, no what-if" in made.notes[0].text
+
+
+def test_of_chakra_with_a_long_first_message() -> None:
+    """Attributes may hold a whole file from which a converter made the trace."""
+    about = text(2, text(1, b"schema") + text(29, b"1.0.2-chakra.0.0.4"))
+    about += text(2, text(1, b"input_file") + text(29, b"<algo/>" * 5000))
+    messages = (about, node(1, b"a", 4, [], 0, 7))
+    made = reading(b"".join(varint(len(one)) + one for one in messages))
+    assert made.facts.versions == "Chakra of PyTorch's 1.0.2-chakra.0.0.4"
+    assert [(one.name, one.calls) for one in made.tallies] == [("a", 1)]
+
+
+@pytest.mark.parametrize(
+    ("name", "rank"), [("all_gather.10.et", 10), ("chakra.0.json", 0), ("trace.et", None), ("v1.2.et.gz", 2)]
+)
+def test_rank_of_chakra_by_its_name(name: str, rank: int | None) -> None:
+    (made,) = read(Source(Path(name), content=chakra(node(1, b"a", 4, [], 0, 7))))
+    assert made.facts.rank == rank
 
 
 def test_of_chakra_as_json() -> None:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.parquet as pq
 import pytest
 
 from rankscope.formats.operations import read, sniff
 from rankscope.formats.source import Hints, Source
 from rankscope.model.records import BadFile, Reading
+from rankscope.questions.messages.messages import messages
+from rankscope.questions.run.coverage import coverage
+from rankscope.store.run import RunTables
 from runs.loaded import run_of, shared_file
+from synthetic_operations import Job, simulate, write
 
 # two stages x two data-parallel ranks, one micro-batch; rank 2 of stage 1 is late to the collective of its stage
 HEADER = "dp_rank,stage,rank,step,optype,start_ts,duration,seq_id,mb_id"
@@ -125,6 +131,75 @@ def test_what_cannot_be_is_refused(change: Callable[[str], str], told: str) -> N
 def test_parquet_of_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="name them in a mapping"):
         readings(as_parquet(tmp_path / "t.parquet", a=[1], b=[2]))
+
+
+UNRECORDED = """SELECT "group", count(*), list(DISTINCT rank ORDER BY rank), mean(o.end_ns - o.start_ns) / 1e9
+    FROM operations AS o JOIN ranks USING (process) WHERE starts_with(kind, 'unrecorded') GROUP BY 1 ORDER BY 1"""
+
+
+def made(folder: Path, job: Job) -> RunTables:
+    write(folder / "table.parquet", job)
+    return run_of(read(Source(folder / "table.parquet")))
+
+
+@pytest.mark.parametrize("late", [0, 1, 2, 3])
+def test_waits_without_an_operation(late: int, tmp_path: Path) -> None:
+    """The ranks of the last stage wait for each other, then the first ones of all stages, and no operation tells it."""
+    job = Job(data=4, micro_batches=16, steps=10, unrecorded=True, tensor=4, slow_ranks={late: 1.6})
+    tables = made(tmp_path, job)
+    found = {group: (count, ranks, wait_s) for group, count, ranks, wait_s in tables.query(UNRECORDED)}
+    last_stage, pipeline = found["data-parallel (stage 3)"], found["pipeline (data 0)"]
+    assert last_stage[:2] == (40, [48, 52, 56, 60]) and pipeline[:2] == (40, [0, 16, 32, 48])
+    assert last_stage[2] > 0.3  # three of four wait for what is 60 % of 16 passes of 60 ms longer
+    assert len(found) == 2
+    # what was read is said, and nobody is missing because numbers have gaps
+    notes = [text for (text,) in tables.query("SELECT text FROM notes")]
+    assert sum("read as a barrier" in note for note in notes) == 2
+    assert any(note.startswith("16 ranks, numbered 0 to 60: one for each pipeline stage and data") for note in notes)
+    assert not any("expected" in warning for warning in coverage(tables).warnings)
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "ddp"])
+@pytest.mark.parametrize("problem", [{}, {"slow_ranks": {1: 2.0}}, {"slow_links": {5: 20.0}}])
+def test_no_wait_is_made_up(schedule: str, problem: dict[str, dict[int, float]], tmp_path: Path) -> None:
+    stages = 1 if schedule == "ddp" else 4
+    for seed in range(5):
+        job = Job(schedule, stages, 8 // stages, steps=6, seed=seed, noise=0.2)
+        assert made(tmp_path, replace(job, **problem)).query(UNRECORDED) == []  # type: ignore[arg-type]
+
+
+def test_messages_between_stages(tmp_path: Path) -> None:
+    """Each send has its receive; what a slow stage is waited for is what was simulated."""
+    job = Job(stages=3, data=2, micro_batches=4, steps=5, slow_stages={1: 3.0})
+    tables = made(tmp_path, job)
+    rows, _ = simulate(job)
+    receives = {  # which way, from which rank to which, and in which step which micro-batch
+        (row[4][:-5], row[2] + (2 if row[4].startswith("backward") else -2), row[2], row[3], row[7]): row
+        for row in rows
+        if row[4].endswith("-recv")
+    }
+    waits: dict[tuple[int, int], float] = {}
+    for row in rows:
+        if row[4].endswith("-send"):
+            there = row[2] + (-2 if row[4].startswith("backward") else 2)
+            received = receives[row[4][:-5], row[2], there, row[3], row[7]]
+            late_s = min(max(0.0, row[5] - received[5]), received[6])
+            waits[row[2], there] = waits.get((row[2], there), 0.0) + late_s
+    table = messages(tables)
+    names = [column.name for column in table.columns]
+    found = {(row[0], row[1]): dict(zip(names, row, strict=True)) for row in table.rows}
+    assert {pair: row["messages"] for pair, row in found.items()} == dict.fromkeys(waits, 4 * 5)
+    for pair, seconds in waits.items():
+        assert float(str(found[pair]["wait_ns"])) / 1e9 == pytest.approx(seconds, abs=1e-3)
+
+
+def test_a_rank_that_is_missing_is_said(tmp_path: Path) -> None:
+    write(tmp_path / "all.parquet", Job(steps=2, tensor=2))
+    all_ranks = pq.read_table(tmp_path / "all.parquet")
+    without = all_ranks.filter(pa.compute.not_equal(all_ranks["rank"], 6))
+    pq.write_table(without, tmp_path / "table.parquet")
+    tables = run_of(read(Source(tmp_path / "table.parquet")))
+    assert any("no rank for 1 of 8 combinations" in text for (text,) in tables.query("SELECT text FROM notes"))
 
 
 def test_the_sample_of_a_real_job() -> None:

@@ -9,10 +9,10 @@ from os import PathLike
 from rankscope.api.run import Run
 from rankscope.model.tables import Table
 from rankscope.questions.parallelism.bubbles import bubbles
-from rankscope.questions.whatif.changes import checked, parsed
+from rankscope.questions.whatif.changes import BALANCES, checked, parsed
 from rankscope.questions.whatif.whatif import critical_path, model_of, whatif
 
-__all__ = ["Asked", "Whatif", "ask_whatif"]
+__all__ = ["BALANCES", "Asked", "Whatif", "ask_whatif"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Asked:
     """What is to be different; nothing: the obvious changes are tried."""
 
     without: Sequence[str] = ()  # rank=7, stage=2, cause=data, preemption
-    balance: str = ""  # stage
+    balance: Sequence[str] = ()  # stage, micro-batches
     bandwidth: str = ""  # x2
     overlap: bool = False
     ideal: bool = False

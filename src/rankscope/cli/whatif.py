@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from rankscope.api.run import NoRun
-from rankscope.api.whatif import Asked, ask_whatif
+from rankscope.api.whatif import BALANCES, Asked, ask_whatif
 from rankscope.cli.printing import PARALLEL_HELP, RUN_HELP, add_form_options, deliver_tables
 from rankscope.model.tables import Wrong
 from rankscope.output.cells import printable
@@ -54,7 +54,12 @@ def parser() -> argparse.ArgumentParser:
         "more work than the median stage; cause=data, gc, checkpoint, … or preemption: none of it on any rank",
     )
     arguments.add_argument(
-        "--balance", choices=["stage"], default="", help="share the work evenly between pipeline stages"
+        "--balance",
+        action="append",
+        choices=list(BALANCES),
+        default=[],
+        help="stage: share the work evenly between pipeline stages; micro-batches: all of a step take equally long "
+        "(tables of operations)",
     )
     arguments.add_argument("--bandwidth", default="", metavar="xN", help="transfers N times as fast, as in x2")
     arguments.add_argument(

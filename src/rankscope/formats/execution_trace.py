@@ -26,11 +26,11 @@ MOST_NODES = 5_000_000
 JSON_KEYS = (
     re.compile(rb'"schema"\s*:\s*"[^"]{1,60}"'),
     re.compile(rb'"nodes"\s*:\s*\['),
-    re.compile(rb'"ctrl_(?:deps|parent)"'),
+    re.compile(rb'"(?:ctrl_deps|ctrl_parent|rf_id)"'),  # torch until 2.1 (schema 1.0.1) calls it parent, as others do
 )
 # The length of the first message, and its first field: the version, or an attribute, the schema of PyTorch's trace.
 CHAKRA = re.compile(
-    rb"(?:[\x05-\x7f]|[\x80-\xff][\x01-\x7f])"
+    rb"(?:[\x05-\x7f]|[\x80-\xff]{1,3}[\x01-\x7f])"
     rb"(?:\x0a[\x03-\x10]\d{1,3}\.\d{1,3}\.\d{1,3}|\x12[\x0a-\x7f]\x0a\x06schema)",
     re.DOTALL,
 )
@@ -39,6 +39,7 @@ CHAKRA_KEYS = (
     re.compile(rb'"Id"\s*:\s*\d'),
     re.compile(rb'"NodeType"\s*:\s*\d'),
 )
+OF_CHAKRA = re.compile(r"\.(\d{1,7})\.(?:et|json)(?:\.\w{1,4})?$", re.IGNORECASE)  # as simulators name them by rank
 COMMUNICATION = re.compile(r"^(nccl|gloo|mpi|ucc|xccl|hccl):(\w{1,80})$")
 LIBRARIES = {str(layer): layer for layer in (Layer.GLOO, Layer.MPI)}
 GROUPS = "## process_group:init ##"
@@ -101,7 +102,11 @@ def read(source: Source) -> Iterator[Reading]:
         )
         if node.role == "collective" and node.group in trace.groups:
             trace.groups[node.group].collectives += 1
-    reading = Reading(RankFacts(rank=source.hints.rank, pid=trace.pid, source=str(source), versions=trace.version))
+    facts = RankFacts(rank=source.hints.rank, pid=trace.pid, source=str(source), versions=trace.version)
+    if facts.rank is None and (numbered := OF_CHAKRA.search(source.path.name)):
+        facts.rank, facts.rank_source = int(numbered[1]), "file name"
+        trace.notes.append(f"rank {facts.rank} comes from the file's name: the file does not state it")
+    reading = Reading(facts)
     reading.tallies = sums.tallies()
     timed = {(node.layer, node.name) for node in trace.nodes if node.duration_ns is not None}
     for tally in reading.tallies:
@@ -203,7 +208,7 @@ def _of_json(source: Source) -> Trace:
             continue
         if name.startswith("[pytorch|profiler"):
             continue
-        above = whole_number(node.get("ctrl_deps", node.get("ctrl_parent")))
+        above = whole_number(node.get("ctrl_deps", node.get("ctrl_parent", node.get("parent"))))
         operation = Node(number, name, [above] if above else [])
         attributes = {
             word(each.get("name")): each.get("value") for each in node.get("attrs") or [] if isinstance(each, dict)
@@ -230,7 +235,7 @@ def _take_groups(trace: Trace, node: Object) -> None:
 
 def _bytes(inputs: Any) -> int | None:
     """Of all tensors among the inputs: number of elements × bytes of each."""
-    values = inputs.get("values") if isinstance(inputs, dict) else None
+    values = inputs.get("values") if isinstance(inputs, dict) else inputs  # a list until schema 1.0.1
     total, seen = 0, False
     for value in values if isinstance(values, list) else []:
         if isinstance(value, list) and len(value) == 6 and isinstance(value[5], str):

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,22 @@ import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet
 
+from rankscope.formats.operation_groups import (
+    COLLECTIVE,
+    COMPUTE,
+    OPERATION,
+    RECEIVE,
+    SEND,
+    STEP_PARTS,
+    UNKNOWN,
+    Operations,
+    Pipeline,
+    connect,
+    nth_of,
+    pipelines_of,
+    role_of,
+)
+from rankscope.formats.operation_waits import infer
 from rankscope.formats.source import Source
 from rankscope.model.records import BadFile, Figure, Group, Layer, Note, RankFacts, Reading, Role, Severity
 from rankscope.model.records import Step as StepRecord
@@ -146,30 +162,6 @@ def _roles(names: Sequence[str], given: Mapping[str, str]) -> dict[str, str] | N
     return roles if has_needed and ("rank" in roles or {"stage", "data_rank"} <= set(roles)) else None
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# The operations as arrays, in the order of rank, step and start.
-@dataclass(slots=True)
-class Operations:
-    """All operations of a table, those of a rank together, by step and start."""
-
-    rank: Array
-    step: Array  # its number in the table
-    kind: Words
-    start_ns: Array
-    end_ns: Array
-    stage: Array  # -1 where the table has none, as of the next ones
-    data_rank: Array
-    tensor_rank: Array
-    chunk: Array
-    micro_batch: Array
-    sequence: Array
-    group: list[str] = field(default_factory=list)  # of each row: of a collective
-    peer: Array = None  # of each row: of a message; -1: none
-    step_begin_ns: dict[int, int] = field(default_factory=dict)
-    step_end_ns: dict[int, int] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-
 def _operations(source: Source, table: pa.Table, mapping: ColumnNames) -> Operations:
     roles = _roles(table.column_names, mapping.columns)
     if roles is None:
@@ -203,7 +195,8 @@ def _operations(source: Source, table: pa.Table, mapping: ColumnNames) -> Operat
     )
     operations.notes = notes
     _place_steps(operations)
-    _connect(operations)
+    connect(operations)
+    infer(operations)
     return operations
 
 
@@ -261,154 +254,21 @@ def _place_steps(operations: Operations) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What a kind of operation is, by its name; and who takes part in it.
-SEND, RECEIVE, COLLECTIVE, COMPUTE, UNKNOWN = "send", "receive", "collective", "compute", "unknown"
-OF_NAMES = (  # the first that is in the name decides
-    (re.compile(r"recv|receive"), RECEIVE),
-    (re.compile(r"send"), SEND),
-    (re.compile(r"all.?gather|reduce.?scatter|all.?reduce|broadcast|all.?to.?all|barrier"), COLLECTIVE),
-    (re.compile(r"compute|forward|backward|^gc$|data|checkpoint"), COMPUTE),
-)
-OPERATION = re.compile(r"all.?gather|reduce.?scatter|all.?reduce|broadcast|all.?to.?all|barrier")
-STEP_PARTS = (  # of compute
-    (re.compile(r"data|load"), "data"),
-    (re.compile(r"forward|^fwd"), "forward"),
-    (re.compile(r"backward|^bwd|^grad"), "backward"),
-    (re.compile(r"optim|^step$"), "optimizer"),
-    (re.compile(r"checkpoint|save"), "checkpoint"),
-)
-
-
-def role_of(kind: str) -> str:
-    """Whether such an operation computes, sends, receives or is a collective; "unknown": its times must tell."""
-    return next((role for pattern, role in OF_NAMES if pattern.search(kind.lower())), UNKNOWN)
-
-
-def _connect(operations: Operations) -> None:
-    """Give collectives their groups and messages their peers."""
-    operations.group, operations.peer = [""] * len(operations.rank), np.full(len(operations.rank), -1)
-    for code, kind in enumerate(operations.kind.values):
-        rows = np.flatnonzero(operations.kind.codes == code)
-        role = role_of(kind)
-        if role in (SEND, RECEIVE):
-            _set_peers(operations, rows, kind, role)
-        elif role in (COLLECTIVE, UNKNOWN) and len(rows):
-            _set_groups(operations, rows, kind, role)
-
-
-def _set_peers(operations: Operations, rows: Array, kind: str, role: str) -> None:
-    """Forward goes to the next stage and backward to the one before; the last stage sends on to the first."""
-    stages = int(operations.stage.max()) + 1
-    if stages < 2:
-        return
-    up = "backward" not in kind.lower() and not kind.lower().startswith("bwd")
-    there = (operations.stage[rows] + (1 if up == (role == SEND) else -1)) % stages
-    _, first = np.unique(operations.rank, return_index=True)
-    coordinates = np.stack(
-        [operations.data_rank[first], operations.tensor_rank[first], operations.stage[first]], axis=1
-    )
-    places = {tuple(key): rank for key, rank in zip(coordinates.tolist(), operations.rank[first].tolist(), strict=True)}
-    coordinates_there = zip(
-        operations.data_rank[rows].tolist(), operations.tensor_rank[rows].tolist(), there.tolist(), strict=True
-    )
-    operations.peer[rows] = [places.get(key, -1) for key in coordinates_there]
-
-
-@dataclass(frozen=True, slots=True)
-class _Partition:
-    """One way to share out the ranks: those alike in these coordinates are one group."""
-
-    name: str
-    alike: tuple[str, ...]
-
-
-ALONE = _Partition("", ("rank",))
-TENSOR = _Partition("tensor-parallel", ("stage", "data_rank"))
-DATA = _Partition("data-parallel", ("stage", "tensor_rank"))
-PIPELINE = _Partition("pipeline", ("data_rank", "tensor_rank"))
-WORLD = _Partition("world", ())
-CANDIDATES = (ALONE, TENSOR, DATA, PIPELINE, WORLD)
-EXPECTED = (  # by the name of the kind: what Megatron's are
-    (re.compile(r"embedding"), _Partition("embedding", ("data_rank", "tensor_rank"))),
-    (re.compile(r"layernorm|sequence"), TENSOR),
-    (re.compile(r"param|grad"), DATA),
-)
-POSSIBLE = 0.95  # of the collectives: nobody may end before the last has begun
-EXPLAINED = 0.7  # of the time in it: more than this must be left for it to be the rank's own
-FINER = 1.1
-TOLERANCE = 1e-3  # of a step
-
-
-def _set_groups(operations: Operations, rows: Array, kind: str, role: str) -> None:
-    """The ranks that such an operation connects: those of its name, where times allow it; else as times tell."""
-    ranks, column = np.unique(operations.rank[rows], return_inverse=True)
-    occurrence = _occurrence(operations, rows)
-    keys, line = np.unique(operations.step[rows] * (1 << 20) + occurrence, return_inverse=True)
-    if len(ranks) * len(keys) != len(rows):  # not once on every rank
-        return
-    start, end = np.empty((len(keys), len(ranks))), np.empty((len(keys), len(ranks)))
-    begin = np.array([operations.step_begin_ns[int(key >> 20)] for key in keys.tolist()])
-    start[line, column], end[line, column] = operations.start_ns[rows], operations.end_ns[rows]
-    start, end = start - begin[:, None], end - begin[:, None]
-    first = rows[np.unique(column, return_index=True)[1]]
-    slack = TOLERANCE * float(np.median([operations.step_end_ns[s] - b for s, b in operations.step_begin_ns.items()]))
-    expected = [partition for pattern, partition in EXPECTED if role == COLLECTIVE and pattern.search(kind.lower())][:1]
-    chosen, left = ALONE, np.inf
-    for partition in expected or CANDIDATES:
-        member = _members(operations, first, partition)
-        last = np.stack([start[:, member == at].max(axis=1) for at in range(member.max() + 1)], axis=1)[:, member]
-        possible = float((end >= last - slack).all(axis=1).mean())
-        unexplained_ns = float(np.maximum(end - last, 0).sum())
-        if partition is ALONE:
-            left = unexplained_ns * EXPLAINED if role == UNKNOWN else unexplained_ns
-        elif expected or (possible >= POSSIBLE and unexplained_ns * FINER < left):
-            chosen, left = partition, unexplained_ns
-    if chosen is ALONE:
-        return
-    names = _group_names(operations, first, chosen)
-    for row, at in zip(rows.tolist(), column.tolist(), strict=True):
-        operations.group[row] = names[at]
-
-
-def _occurrence(operations: Operations, rows: Array) -> Array:
-    """Which one of its kind it is in its step, on its rank."""
-    new = np.concatenate([[True], (np.diff(operations.rank[rows]) != 0) | (np.diff(operations.step[rows]) != 0)])
-    begins = np.maximum.accumulate(np.where(new, np.arange(len(rows)), 0))
-    return np.arange(len(rows)) - begins
-
-
-def _members(operations: Operations, first: Array, partition: _Partition) -> Array:
-    if not partition.alike:
-        return np.zeros(len(first), np.int64)
-    keys = np.stack([getattr(operations, name)[first] for name in partition.alike], axis=1)
-    return np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
-
-
-def _group_names(operations: Operations, first: Array, partition: _Partition) -> list[str]:
-    """Equal on all members; "" where a rank is alone."""
-    member = _members(operations, first, partition)
-    sizes = np.bincount(member)
-    names = []
-    for row, at in zip(first.tolist(), member.tolist(), strict=True):
-        known = [name for name in partition.alike if getattr(operations, name)[row] >= 0]
-        place = ", ".join(f"{name.partition('_')[0]} {getattr(operations, name)[row]}" for name in known)
-        names.append("" if sizes[at] < 2 else f"{partition.name} ({place})" if place else WORLD.name)
-    return names
-
-
-# ---------------------------------------------------------------------------------------------------------------------
 # Readings
 FIELDS = ("step", "stage", "data_rank", "tensor_rank", "chunk", "micro_batch", "sequence")
+PLACES = ("stage", "data_rank", "tensor_rank")
+WORDS_OF_PLACES = dict(zip(PLACES, ("pipeline stage", "data-parallel rank", "tensor-parallel rank"), strict=True))
 PARTS = ("data", "forward", "backward", "optimizer", "checkpoint")
 
 
 def _readings(source: Source, operations: Operations) -> Iterator[Reading]:
     edges = np.concatenate([[0], np.flatnonzero(np.diff(operations.rank)) + 1, [len(operations.rank)]]).tolist()
-    world = len(edges) - 1
+    world, shares = _world(operations, operations.rank[edges[:-1]], np.array(edges[:-1]))
     sizes: dict[str, dict[int, None]] = {}
     for name, rank in zip(operations.group, operations.rank.tolist(), strict=True):
         if name:
             sizes.setdefault(name, {})[rank] = None
+    pipelines = pipelines_of(operations)
     for place, (first, last) in enumerate(pairwise(edges)):
         rows = np.arange(first, last)
         rank = int(operations.rank[first])
@@ -418,12 +278,39 @@ def _readings(source: Source, operations: Operations) -> Iterator[Reading]:
         reading.operation_columns = _columns(operations, rows)
         reading.step_columns = _steps(operations, rows)
         reading.event_columns, reading.groups = _events(operations, rows, rank, sizes)
+        if (pipeline := pipelines.get(rank)) is not None:
+            reading.message_columns = _messages(operations, rows, pipeline)
+            if pipeline.name not in sizes:
+                place_in_it = pipeline.ranks.index(rank)
+                reading.groups.append(
+                    Group(pipeline.name, pipeline.name, size=len(pipeline.ranks), my_rank=place_in_it)
+                )
         if place == 0:
             reading.notes = [Note(text, where=str(source)) for text in operations.notes]
+            reading.notes += [Note(note.text, note.severity, str(source)) for note in shares]
             if (operations.stage < 0).all():
                 text = "no column gives the pipeline stage: sends and receives are not matched"
                 reading.notes.append(Note(text, Severity.WARNING, str(source)))
         yield reading
+
+
+def _world(operations: Operations, ranks: Array, first: Array) -> tuple[int | None, list[Note]]:
+    """How many ranks the job has, and what is said where the table has only some: often those of one tensor rank."""
+    highest = int(ranks[-1]) + 1
+    if highest == len(ranks):
+        return highest, []
+    names = [name for name in PLACES if (getattr(operations, name)[first] >= 0).all()]
+    if not names:
+        return highest, []
+    here = set(zip(*(getattr(operations, name)[first].tolist() for name in names), strict=True))
+    missing = set(product(*(sorted({place[at] for place in here}) for at in range(len(names))))) - here
+    what = " and ".join(WORDS_OF_PLACES[name] for name in names)
+    if not missing:
+        text = f"{len(ranks)} ranks, numbered {ranks[0]} to {highest - 1}: one for each {what}"
+        return None, [Note(f"{text}; the others are not in the table")]
+    places = "; ".join(str(place) for place in sorted(missing)[:3])
+    text = f"no rank for {len(missing)} of {len(here) + len(missing)} combinations of {what}: {places}"
+    return None, [Note(text, Severity.WARNING)]
 
 
 def _columns(operations: Operations, rows: Array) -> dict[str, Any]:
@@ -472,6 +359,36 @@ def _events(
         for name, count in counts.items()
     ]
     return columns, groups
+
+
+def _messages(operations: Operations, rows: Array, pipeline: Pipeline) -> dict[str, Any]:
+    """Sends and receives; the n-th of a kind to a stage, by sequence number, is the n-th from here over there."""
+    kinds = operations.kind.values
+    roles = np.array([(SEND, RECEIVE).index(role) if role in (SEND, RECEIVE) else -1 for role in map(role_of, kinds)])
+    ends = rows[(roles[operations.kind.codes[rows]] >= 0) & np.isin(operations.peer[rows], pipeline.ranks)]
+    codes = operations.kind.codes[ends]
+    order = np.lexsort((operations.start_ns[ends], operations.sequence[ends], operations.step[ends]))
+    number = np.zeros(len(ends), np.int64)
+    envelopes = np.stack([codes[order].astype(np.int64), operations.peer[ends][order]])
+    number[order] = nth_of(np.unique(envelopes, axis=1, return_inverse=True)[1].reshape(-1))
+    is_backward = np.array(["backward" in kind.lower() or kind.lower().startswith("bwd") for kind in kinds])
+    place = np.searchsorted(pipeline.ranks, operations.peer[ends])
+    nothing = np.zeros(len(ends), np.int64)
+    return {
+        "layer": Words(nothing.astype(np.int32), [Layer.NCCL]),
+        "name": Words(codes, kinds),
+        "kind": Words(roles[codes].astype(np.int32), [SEND, RECEIVE]),
+        "group": Words(nothing.astype(np.int32), [pipeline.name]),
+        "peer": place,
+        "tag": is_backward[codes].astype(np.int64),
+        "number": number,
+        "doubt": Words(nothing.astype(np.int32), [""]),
+        "begin_ns": operations.start_ns[ends],
+        "end_ns": operations.end_ns[ends],
+        "bytes": nothing,
+        "thread": codes,  # a kind has times of its own: they are no kernels of NCCL that do several at once
+        "posted": np.arange(1, len(ends) + 1),
+    }
 
 
 def _steps(operations: Operations, rows: Array) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,8 +104,40 @@ JOBS = {
     "1f1b, slow rank": (Job(slow_ranks={5: 1.4}, steps=8), Change("rank", ranks=(5,))),
     "gpipe, slow stage": (Job("gpipe", slow_stages={2: 1.3}, steps=8), Change("stage", stages=(2,))),
     "gpipe, slow link": (Job("gpipe", data=3, slow_links={4: 30.0}, steps=8), Change("rank", ranks=(4,))),
+    "1f1b, slow rank, waits that no operation tells": (
+        Job(data=4, micro_batches=16, slow_ranks={0: 2.4}, steps=8, unrecorded=True, tensor=4),
+        Change("rank", ranks=(0,)),
+    ),
+    "1f1b, slow link, waits that no operation tells": (  # and a send that goes on while its rank waits already
+        Job(stages=2, data=3, micro_batches=12, slow_links={0: 26.0}, steps=8, noise=0.01, unrecorded=True),
+        Change("rank", ranks=(0,)),
+    ),
     "ddp, slow rank": (Job("ddp", stages=1, data=8, slow_ranks={3: 1.5}, steps=8), Change("rank", ranks=(3,))),
 }
+
+
+@pytest.mark.parametrize("slow", [{}, {2: 1.4}])
+def test_micro_batches_that_differ(slow: dict[int, float], tmp_path: Path) -> None:
+    """As of sequences of unequal length; the same job with all of them packed evenly is the truth."""
+    job = Job(stages=4, data=4, micro_batches=8, steps=12, uneven=0.4, slow_stages=slow)
+    tables = loaded(tmp_path, job)
+    model = model_of(tables)
+    packed_ns = np.mean(simulate(replace(job, is_packed=True))[1]) * 1e9
+    assert model.replayed_ns.mean() > 1.2 * packed_ns
+    assert model.changed_ns([Change("even")]).mean() == pytest.approx(packed_ns, rel=0.02)
+    rows = {str(row[0]): float(str(row[1])) for row in whatif(model, []).rows}
+    even_ns = rows["all micro-batches alike"]
+    assert rows["ideal: no rank ever late, the same work shared evenly by stages and micro-batches"] <= even_ns * 1.001
+    found = {finding.rule: finding for finding in findings_of(tables)}
+    saved_ns = found["uneven_micro_batches"].saved_ns
+    assert saved_ns is not None and saved_ns / 12 == pytest.approx(model.replayed_ns.mean() - packed_ns, rel=0.05)
+
+
+def test_micro_batches_that_are_alike(tmp_path: Path) -> None:
+    for job in (Job(steps=8, noise=0.1), Job(steps=8, slow_ranks={3: 2.0}), Job("ddp", 1, 8, steps=8, noise=0.1)):
+        tables = loaded(tmp_path, job)
+        assert "uneven_micro_batches" not in [finding.rule for finding in findings_of(tables)]
+        assert "all micro-batches alike" not in [row[0] for row in whatif(model_of(tables), []).rows]
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -159,6 +192,18 @@ def test_the_sample_worked_out_a_second_time() -> None:
     script = [sys.executable, str(ROOT / "scripts" / "whatif_check.py"), str(sample)]
     done = subprocess.run(script, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("late", [0, 13])
+def test_waits_without_an_operation_worked_out_a_second_time(late: int, tmp_path: Path) -> None:
+    job = Job(data=4, micro_batches=16, slow_ranks={late: 2.4}, steps=8, unrecorded=True)
+    write(tmp_path / "table.parquet", job)
+    script = [sys.executable, str(ROOT / "scripts" / "whatif_check.py"), str(tmp_path / "table.parquet")]
+    done = subprocess.run(script, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "stage 3: ranks wait for each other" in done.stdout
+    assert "data-parallel rank 0: ranks wait for each other" in done.stdout
 
 
 # ---------------------------------------------------------------- recorded runs
@@ -439,15 +484,17 @@ def test_what_a_run_has_not_is_named(tmp_path: Path) -> None:
         ({"without": ["rank=9"]}, "no such rank in this run, which has ranks 0-3"),
         ({"without": ["stage=1"]}, "it has no pipeline"),
         ({"without": ["sync"]}, "known are: data"),
-        ({"balance": "stage"}, "try --ideal"),
+        ({"balance": ["stage"]}, "try --ideal"),
+        ({"balance": ["micro-batches"]}, "only a table of operations"),
+        ({"balance": ["ranks"]}, "write one of stage, micro-batches"),
     ):
-        given = {"without": [], "balance": "", "bandwidth": "", "overlap": False, "ideal": False, **options}
+        given = {"without": [], "balance": [], "bandwidth": "", "overlap": False, "ideal": False, **options}
         with pytest.raises(Wrong, match=told):
             whatif(model, parsed(**given))
     with pytest.raises(Wrong, match="as in x2"):
-        parsed([], "", "fast", False, False)
+        parsed([], [], "fast", False, False)
     with pytest.raises(Wrong, match="rank=7"):
-        parsed(["rank=x"], "", "", False, False)
+        parsed(["rank=x"], [], "", False, False)
 
 
 def test_the_command_on_a_recorded_run(

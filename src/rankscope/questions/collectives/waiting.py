@@ -14,7 +14,7 @@ from rankscope.questions.collectives.wait_and_transfer import Collectives, Split
 from rankscope.questions.condense import lanes
 from rankscope.questions.messages.matching import message_blocks
 from rankscope.questions.selection import ALL, Selection, arranged
-from rankscope.questions.wording import at_host, ranges
+from rankscope.questions.wording import at_host, ranges, seconds
 
 # ---------------------------------------------------------------- who waits for whom, and how long in all?
 WAIT_MATRIX_COLUMNS = (Column("rank", Unit.NAME, "Rank that waits"),)  # or a host, or several; then a column for each
@@ -291,7 +291,7 @@ def _comments(known: Collectives, waiting_sums: Waiting, named: int | None, verd
             float(waiting_sums.caused_ns[named]),
             float(waiting_sums.caused_ns[named]) / waiting_sums.all_caused_ns,
         )
-        sentence = f"The others wait for {who}: {caused_ns / 1e9:.3g} s summed over them, "
+        sentence = f"The others wait for {who}: {seconds(caused_ns)} summed over them, "
         sentence += f"{100 * share:.0f} % of all waiting"
         if verdict == INCONCLUSIVE:
             sentence = f"Inconclusive: the clocks are not exact enough to say whether {who} is a straggler"

@@ -8,9 +8,11 @@ from statistics import mean
 from rankscope.model.tables import Tables
 from rankscope.questions.findings.finding import Finding, seconds
 from rankscope.questions.parallelism.bubbles import Bubbles, Slow, bubbles_of, slow_parts, slow_words
+from rankscope.questions.parallelism.micro_batches import unequal_micro_batches
 from rankscope.questions.steps.data import steps_of
 from rankscope.questions.stragglers.causes import LateCause, causes_of
 from rankscope.questions.whatif.changes import Change
+from rankscope.questions.whatif.of_operations import has_operations
 
 LARGE = 0.15  # of the step: warm-up and drain
 
@@ -41,6 +43,26 @@ def pipeline_bubble(tables: Tables) -> list[Finding]:
             f"{more}, or {interleave}: either halves the time to fill and drain and saves {seconds(saved)} per step",
             [f"bubbles: {causes} of the step, mean over the stages"],
             saved * len(bubbles.numbers),
+        )
+    ]
+
+
+def uneven_micro_batches(tables: Tables) -> list[Finding]:
+    """Micro-batches that differ in what they cost: every stage waits for the long ones, and ranks for each other."""
+    unequal = unequal_micro_batches(tables) if has_operations(tables) else None
+    if unequal is None:
+        return []
+    return [
+        Finding(
+            "uneven_micro_batches",
+            f"Micro-batches take unequal time: one in twenty {unequal.tail:.2g} times the median or more, forward and "
+            "backward alike",
+            "pack sequences so that every micro-batch costs the same, on all data-parallel ranks (attention grows "
+            "with the square of a sequence's length)",
+            [f"bubbles: forward and backward passes of the same micro-batch correlate ({unequal.correlation:.2f})"],
+            0.0,
+            fix=Change("even"),
+            loss_ns=0.0,
         )
     ]
 

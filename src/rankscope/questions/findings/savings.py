@@ -13,6 +13,7 @@ from rankscope.questions.steps.data import steps_of
 from rankscope.questions.whatif.changes import Change, checked, least_step_ns
 from rankscope.questions.whatif.whatif import LEAST_SAVING, Model, model_of
 
+LITTLE = 0.25  # of a stage's saving: if moving layers brings less, something else makes its ranks wait
 ALIKE = 0.05  # of what the title says that a step loses: a saving as near as that is the same
 _KEPT: WeakKeyDictionary[Tables, Model | None] = WeakKeyDictionary()
 
@@ -32,8 +33,10 @@ def replayed_savings(tables: Tables, findings: Sequence[Finding]) -> None:
             continue  # it does not see what the rule sees, and `whatif` shows nothing
         steps = _steps(tables, model)
         loss_ns = finding.loss_ns if finding.loss_ns is not None else (finding.saved_ns or 0.0) / steps
-        finding.title += _of_it(model, change, loss_ns, before - after) + _by_moving_layers(model, change)
+        finding.title += _of_it(model, change, loss_ns, before - after)
         finding.saved_ns = (before - after) * steps
+        if change.kind == "stage":
+            _advise_of_stage(finding, model, before - after)
 
 
 # by the kind of the what-if: why it saves less than its title says that a step loses, and why more
@@ -44,12 +47,14 @@ LESS = {
     "rank": OTHERS_LIMIT,
     "stage": OTHERS_LIMIT,
     "cause": "ranks would still wait for others",
+    "even": OTHERS_LIMIT,
 }
 MORE = {
     "overlap": "ranks would also wait less for each other",
     "rank": LATER_AT_TIMES,
     "stage": LATER_AT_TIMES,
     "cause": "some ranks lose more, and the others wait for them",
+    "even": LATER_AT_TIMES,
 }
 TOO_LITTLE_COMPUTE = "there is too little compute to hide all of it"
 
@@ -66,14 +71,19 @@ def _of_it(model: Model, change: Change, loss_ns: float, saved_ns: float) -> str
     return f"; {fixing} it would save {seconds(saved_ns)} per step: {why}"
 
 
-def _by_moving_layers(model: Model, change: Change) -> str:
+def _advise_of_stage(finding: Finding, model: Model, saved_ns: float) -> None:
     """What is left of the saving where other stages take the work over, as the advice is: no more than the ideal."""
-    if change.kind != "stage":
-        return ""
-    moved_ns = float((model.replayed_ns - model.changed_ns([Change("balance")])).mean())
-    return (
-        f"; moving layers to other stages would save {seconds(max(0.0, moved_ns))} per step, as those then take longer"
-    )
+    moved_ns = max(0.0, float((model.replayed_ns - model.changed_ns([Change("balance")])).mean()))
+    if model.uneven and moved_ns < LITTLE * saved_ns:
+        both_ns = float((model.replayed_ns - model.changed_ns([Change("even"), Change("balance")])).mean())
+        finding.title += f"; moving layers alone would save {seconds(moved_ns)} per step, as its micro-batches differ"
+        finding.action = (
+            "make micro-batches equally long first, then move layers from it to the other stages: both together "
+            f"save {seconds(both_ns)} per step"
+        )
+    else:
+        saved = seconds(moved_ns)
+        finding.title += f"; moving layers to other stages would save {saved} per step, as those then take longer"
 
 
 def _is_least(model: Model, change: Change) -> bool:

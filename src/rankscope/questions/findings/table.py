@@ -20,7 +20,7 @@ from rankscope.questions.findings.gpu import (
     gpu_idle_causes,
     gpu_sums,
 )
-from rankscope.questions.findings.pipelines import pipeline_bubble, slow_pipeline_part
+from rankscope.questions.findings.pipelines import pipeline_bubble, slow_pipeline_part, uneven_micro_batches
 from rankscope.questions.findings.savings import replayed_savings
 from rankscope.questions.findings.startup import (
     failed_ranks,
@@ -48,6 +48,7 @@ RULES: tuple[Callable[[Tables], list[Finding]], ...] = (
     host_imbalance,
     slow_pipeline_part,
     pipeline_bubble,
+    uneven_micro_batches,
     exposed_communication,
     gpu_communication,
     gpu_idle_causes,

@@ -381,11 +381,10 @@ def _of_operations(tables: Tables) -> Bubbles | None:
         if len({len(ranks) for ranks in of_stage.values()}) > 1:
             continue
         pipelines = list(zip(*of_stage.values(), strict=True))
-        mine = {
-            rank: _of_rank([operation for operation in operations if operation.rank == rank], other, *window)
-            for ranks in pipelines
-            for rank in ranks
-        }
+        of_rank: dict[int, list[TimedOperation]] = {}
+        for operation in operations:
+            of_rank.setdefault(operation.rank, []).append(operation)
+        mine = {rank: _of_rank(of_rank[rank], other, *window) for ranks in pipelines for rank in ranks}
         parts = {
             name: np.stack([np.stack([mine[rank][name] for rank in ranks]) for ranks in pipelines]) for name in PARTS
         }
@@ -412,12 +411,8 @@ def _pass(operation: TimedOperation) -> str:
 
 def _schedule(passes: Sequence[TimedOperation]) -> tuple[str, int, int]:
     stages = len({operation.stage for operation in passes})
-    first = [
-        operation
-        for operation in passes
-        if operation.stage == 0
-        and operation.rank == min(operation.rank for operation in passes if operation.stage == 0)
-    ]
+    lowest = min(operation.rank for operation in passes if operation.stage == 0)
+    first = [operation for operation in passes if operation.stage == 0 and operation.rank == lowest]
     forward = [operation for operation in first if _pass(operation) == "forward"]
     backward = min(operation.usual_start for operation in first if _pass(operation) == "backward")
     ahead = sum(operation.usual_start < backward for operation in forward)

@@ -203,7 +203,7 @@ STEP_PARTS_COLUMNS = (
     Column(
         "exposed_unmatched_ns",
         Unit.NS,
-        "Messages, unmatched",
+        "Exposed, not split",
         "`exposed_ns` − `exposed_wait_ns` − `exposed_transfer_ns`: in point-to-point messages (mostly the bubble of a "
         "pipeline), and in collectives that were not recorded on all their ranks",
     ),

@@ -23,6 +23,7 @@ KINDS = {
     "gc": re.compile(r"^gc$", re.I),
     "checkpoint": re.compile(r"checkpoint|save", re.I),
 }
+PASS = re.compile(r"forward|backward|^fwd|^bwd", re.I)
 CAUSES = ("data", "gc", "preemption", "checkpoint", "sync", "launch")
 
 
@@ -30,11 +31,12 @@ CAUSES = ("data", "gc", "preemption", "checkpoint", "sync", "launch")
 class Change:
     """One what-if: what is different, by its kind and its operand."""
 
-    kind: str  # rank, stage, cause, balance, bandwidth, overlap, ideal; typical, which only tests a model
+    kind: str  # rank, stage, cause, balance, even, bandwidth, overlap, ideal; typical, which only tests a model
     ranks: tuple[int, ...] = ()
     stages: tuple[int, ...] = ()
     cause: str = ""
     factor: float = 1.0
+    even: bool = False  # ideal: micro-batches, too
 
     @property
     def words(self) -> str:
@@ -46,11 +48,13 @@ class Change:
             "stage": f"stage {', '.join(map(str, self.stages))} with no more work than the median stage",
             "cause": f"no {'preemption' if self.cause == 'preemption' else self.cause + ' time'}",
             "balance": "all work shared evenly by stages",
+            "even": "all micro-batches alike",
             "bandwidth": f"{self.factor:g} × the bandwidth",
             "overlap": "all transfer overlapped",
             "typical": "every transfer as usual",
             "ideal": "ideal: no rank ever late"
-            + ("" if not self.stages else ", the same work shared evenly by stages"),
+            + ("" if not self.stages else ", the same work shared evenly by stages")
+            + (" and micro-batches" if self.even else ""),
         }[self.kind]
 
     def applied(self, program: Program, time: Durations) -> Durations:
@@ -60,6 +64,7 @@ class Change:
             "stage": self._stage,
             "cause": self._cause,
             "balance": self._balance,
+            "even": self._even,
             "bandwidth": self._bandwidth,
             "overlap": self._overlap,
             "ideal": self._ideal,
@@ -94,6 +99,17 @@ class Change:
         own_ns[rows] *= np.where(of_stage > 0, balanced / np.where(of_stage > 0, of_stage, 1.0), 1.0)
         return Durations(time.gap_ns, own_ns)
 
+    @staticmethod
+    def _even(program: Program, time: Durations) -> Durations:
+        """Each forward and backward pass as long as the mean of its step, over the ranks of its stage."""
+        own_ns = time.own_ns.copy()
+        rows = micro_batch_rows(program)
+        of_kind = np.unique(program.stage[rows] * len(program.parts) + program.part[rows], return_inverse=True)[1]
+        sums = np.zeros((int(of_kind.max()) + 1, own_ns.shape[1]))
+        np.add.at(sums, of_kind, own_ns[rows])
+        own_ns[rows] = (sums / np.bincount(of_kind)[:, None])[of_kind]
+        return Durations(time.gap_ns, own_ns)
+
     def _bandwidth(self, program: Program, time: Durations) -> Durations:
         return Durations(time.gap_ns, np.where(program.transfers[:, None], time.own_ns / self.factor, time.own_ns))
 
@@ -122,6 +138,14 @@ class Change:
         if len(rows) and len(np.unique(program.stage[rows])) > 1:
             changed.own_ns[rows] = _of_stages(program, own_ns, rows)[0]
         return changed
+
+
+def micro_batch_rows(program: Program) -> Array:
+    """The passes of micro-batches, which only tables of operations have one by one."""
+    if program.step is not None or program.passes is not None:
+        return np.zeros(0, np.int64)
+    is_pass = np.array([bool(PASS.search(part)) for part in program.parts])
+    return np.flatnonzero(is_pass[program.part] & ~program.transfers)
 
 
 def least_step_ns(program: Program, changes: Sequence[Change], time: Durations) -> Array:
@@ -291,11 +315,13 @@ def checked(change: Change, programs: Sequence[Program]) -> Change:
         raise Wrong(f"--without stage={missing[0]}: no such stage in this run: {known}")
     if change.kind == "balance" and len(stages) < 2:
         raise Wrong("--balance stage: this run has no pipeline of several stages; try --ideal")
+    if change.kind == "even" and not any(len(micro_batch_rows(program)) for program in programs):
+        raise Wrong("--balance micro-batches: only a table of operations has the passes of each; try --ideal")
     if change.kind == "cause" and change.cause not in known_causes(programs):
         known = ", ".join(known_causes(programs)) or "none"
         raise Wrong(f"--without cause={change.cause}: not known of this run; known are: {known}")
     if change.kind == "ideal" and len(stages) > 1:
-        return Change("ideal", stages=tuple(stages))
+        return Change("ideal", stages=tuple(stages), even=any(program.uneven for program in programs))
     return change
 
 
@@ -310,11 +336,16 @@ def known_causes(programs: Sequence[Program]) -> list[str]:
     return sorted(names)
 
 
-def parsed(without: Sequence[str], balance: str, bandwidth: str, overlap: bool, ideal: bool) -> list[Change]:
+BALANCES = {"stage": Change("balance"), "micro-batches": Change("even")}
+
+
+def parsed(without: Sequence[str], balance: Sequence[str], bandwidth: str, overlap: bool, ideal: bool) -> list[Change]:
     """The changes that options ask for."""
     changes = [_parsed_without(text) for text in without]
-    if balance:
-        changes.append(Change("balance"))
+    for what in balance:
+        if what not in BALANCES:
+            raise Wrong(f"--balance {what}: write one of {', '.join(BALANCES)}")
+        changes.append(BALANCES[what])
     if bandwidth:
         changes.append(Change("bandwidth", factor=_factor(bandwidth)))
     if overlap:

@@ -88,6 +88,7 @@ class Program:
     causes: Mapping[str, Array] = field(default_factory=dict)  # S x ranks: what each takes of a rank's own time
     own_parts: Mapping[str, Array] = field(default_factory=dict)  # ranks: what its own time is made of
     began_ns: Array | None = None  # S: when each step began on the first rank, on the run's common clock
+    uneven: bool = False  # micro-batches differ in what they cost
 
     def replay(self, time: Durations | None = None) -> Array:
         """When each operation ends: N + 1 x B, the last row being the beginning."""

@@ -12,6 +12,7 @@ from rankscope.model.tables import Cell, Column, Table, Tables, Unit, Wrong
 from rankscope.questions.compare.resampling import DRAWS, SEED, block_length
 from rankscope.questions.messages import matched_messages
 from rankscope.questions.parallelism.groups import pipelines_of
+from rankscope.questions.parallelism.micro_batches import unequal_micro_batches
 from rankscope.questions.scaling.models import student_quantile
 from rankscope.questions.whatif.changes import Change, checked, known_causes, least_step_ns
 from rankscope.questions.whatif.of_collectives import programs_of_collectives
@@ -122,6 +123,11 @@ class Model:
         return np.abs(self.replayed_ns - self.recorded_ns) / np.maximum(self.recorded_ns, 1.0)
 
     @property
+    def uneven(self) -> bool:
+        """Whether micro-batches differ in what they cost."""
+        return any(program.uneven for program in self.some)
+
+    @property
     def path(self) -> dict[tuple[int, int, str, bool], float]:
         """Time on the longest chains of all steps by rank, stage, part and whether it is transfer."""
         self.replay()
@@ -193,6 +199,7 @@ def _changed_ns(program: Program, changes: Sequence[Change]) -> Array:
     if any(change.kind == "ideal" for change in changes) and len(np.unique(program.stage[program.stage >= 0])) > 1:
         others = [change for change in changes if change.kind != "ideal"]
         tried += [[*others, Change("balance")], others]
+        tried += [[*others, Change("even"), Change("balance")]] if program.uneven else []
     return min((_replayed_with(program, changes) for changes in tried), key=lambda step_ns: float(step_ns.mean()))
 
 
@@ -217,6 +224,9 @@ def model_of(tables: Tables) -> Model:
         programs = list(recorded) if len(recorded) == 1 else recorded
     if not programs:
         raise Wrong(f"no model of this run: {notes[0] if notes else 'it has no steps'}")
+    if has_operations(tables) and unequal_micro_batches(tables) is not None:
+        for program in programs:
+            program.uneven = True
     return Model(programs, source, notes)
 
 
@@ -321,6 +331,7 @@ def _obvious(model: Model) -> list[Change]:
             if len(programs[0].ranks) > len(stages):  # else each rank is a stage
                 changes += [Change("stage", stages=(stage,)) for stage in stages]
             changes.append(Change("balance"))
+        changes += [Change("even")] if model.uneven else []
         changes += [checked(Change("ideal"), programs), Change("bandwidth", factor=2.0), Change("overlap")]
     return changes + [Change("cause", cause=cause) for cause in known_causes(programs)]
 
