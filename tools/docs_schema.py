@@ -88,6 +88,7 @@ def record_section(table: TableSchema) -> Iterator[str]:
     yield f"### {table.name}\n\n{table.about}\n\n| column | type | |\n|---|---|---|"
     for column in table.columns:
         about = "which process: the key to `ranks`" if column.name == "process" else told.get(column.name, "")
+        about = re.sub(r"\bNone\b", "null", about)  # as SQL has it
         yield f"| `{column.name}` | {column.type} | {escaped(about)} |"
     yield ""
 

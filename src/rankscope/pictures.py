@@ -63,6 +63,7 @@ class Chart:
     row_axis: str = ""  # what the rows are
     orders: tuple[str, ...] = ()  # columns by which the rows can be ordered; the first is the order they come in
     series: str = ""  # kind "sizes": the column that tells the colours apart
+    count: str = ""  # kind "sizes": the column that counts operations, whose sum the legend has for each of `series`
     lines: tuple[tuple[str, float], ...] = ()  # kind "curve": values of the whole run, by their names
     groups: str = ""  # kind "bars": of the section's groups the one that a selection of steps is summed up from
 

@@ -126,7 +126,7 @@ def test_wrong_requests_are_told_in_one_line(folder: Path, tmp_path: Path) -> No
     run = rs.open(folder)
     with pytest.raises(rs.Wrong, match="no such table; choose one of findings"):
         run.table("routine")
-    with pytest.raises(rs.Wrong, match="no rank 7 in this run, which has 0-1"):
+    with pytest.raises(rs.Wrong, match="no rank 7 in this run, which has ranks 0-1"):
         run.table("mpi", ranks=[7])
     with pytest.raises(rs.Wrong, match="sort colour: no such column"):
         run.table("mpi", sort="colour")

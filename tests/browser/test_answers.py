@@ -104,7 +104,7 @@ def test_growth_answers_on_the_first_screen(chromium: Chromium, grown: Path) -> 
         width=1440,
         height=900,
     ).answers
-    assert words == "Import of place 1 grows most: from 2 s at 1 to 17 s at 16 ranks, 8.5 times as long."
+    assert words == "Import of place 1 adds the most time: from 2 s at 1 to 17 s at 16 ranks, 8.5 times as long."
     assert max(low) < 900
 
 

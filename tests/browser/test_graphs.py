@@ -90,4 +90,4 @@ def test_a_study_begins_with_its_answer(
     assert max(found["bottoms"]) < height and found["wide"] <= width
     assert found["graph"] < height or width < 500
     what = found["verdict"].partition(" of ")[0]
-    assert "grows" in found["verdict"] and found["caption"].lower().startswith(f"{what.lower()}: ")
+    assert "adds the most time" in found["verdict"] and found["caption"].lower().startswith(f"{what.lower()}: ")

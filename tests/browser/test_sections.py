@@ -67,6 +67,26 @@ def test_sections_have_a_picture_each(chromium: Chromium, kind: str, runs: dict[
         assert all(any(letter.isdigit() for letter in title) for title in section["titles"]), section
 
 
+@pytest.mark.parametrize("kind", ["mpi", "gpu"])
+def test_legends_of_sizes_count_the_operations(chromium: Chromium, kind: str, runs: dict[str, Path]) -> None:
+    """Over all sizes, as the table of the picture counts them; a legend of one name is there too."""
+    code = """[...document.querySelectorAll('#communication .picture.sizes .legend')].map((legend) =>
+        [...legend.querySelectorAll('button')].map((entry) => entry.textContent))"""
+    legends = chromium.ask(page_of_run(runs[kind]), FILLED, {"do": "evaluate", "code": code}).answers[1]
+    (section,) = (section for section in described(runs[kind]).sections if section.name == "communication")
+    tables = {table.name: table for table in section.tables}
+    expected = []
+    for chart in section.charts:
+        table = tables[chart.table]
+        places = [[column.name for column in table.columns].index(name) for name in (chart.series, chart.count)]
+        counts: dict[str, int] = {}
+        for row in table.rows:
+            name, count = (row[place] for place in places)
+            counts[str(name)] = counts.get(str(name), 0) + int(count or 0)
+        expected += [{f"{name} ({count:,})" for name, count in counts.items()}] * len(chart.parts)
+    assert expected and [set(legend) for legend in legends] == expected
+
+
 def test_copies_what_the_csv_has(chromium: Chromium, runs: dict[str, Path], page: Path, capsys: Any) -> None:
     """Of a table that the command prints as CSV too."""
     spy = "let copied; navigator.clipboard.writeText = async (text) => { window.copied = text; }"

@@ -107,7 +107,7 @@ def test_counts_are_those_of_strace(json_run: Path, tmp_path: Path) -> None:
 
 def test_ranks_that_are_not_there(json_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([str(json_run), "--rank", "7"]) == 2
-    assert "no rank 7 in this run, which has 0" in capsys.readouterr().err
+    assert "no rank 7 in this run, which has rank 0" in capsys.readouterr().err
     assert tables(json_run, "--rank", "0", "--table", "imports")["imports"][0]["calls"] > 100
 
 

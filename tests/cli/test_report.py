@@ -85,7 +85,7 @@ def test_the_report_can_go_to_a_file(folder: Path, tmp_path: Path, capsys: pytes
     [
         (["nowhere"], "nowhere: no such run"),
         (["RUN", "--rank", "x"], "--rank x: give ranks as in 0,4-7"),
-        (["RUN", "--rank", "2,9"], "no rank 9 in this run, which has 0-3"),
+        (["RUN", "--rank", "2,9"], "no rank 9 in this run, which has ranks 0-3"),
         (["RUN", "--full", "--sort", "colour"], "--sort colour: no such column; choose one of"),
         (["RUN", "--sort", "bytes"], "--sort and --top order and cut tables: add --table NAME or --full"),
         (["RUN", "--table", "steps,stepps"], "--table stepps: no such table; nearest: steps, step_parts, gpu_steps"),

@@ -122,3 +122,12 @@ def test_there_may_be_hundreds(
 def test_no_folder_of_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert runs([str(tmp_path / "nowhere")]) == 2
     assert "no such folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("asked", [[], ["@1"]])
+def test_where_nothing_was_recorded(
+    asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert report(asked) == 2
+    assert "no runs in rankscope-runs/: record one with `rankscope run COMMAND`" in capsys.readouterr().err

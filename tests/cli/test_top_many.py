@@ -127,5 +127,5 @@ def test_a_job_that_has_ended_without_collectives(tmp_path: Path, capsys: pytest
     write_run(tmp_path / "run", replace(LAW, collectives=0))
     assert run([str(tmp_path / "run"), "--once", "--interval", "0.01"]) == 0
     told = capsys.readouterr().out
-    assert "96 ranks: exit 0 (rank 0-95)" in told and "The job has ended" in told
+    assert "96 ranks: exit 0 (ranks 0-95)" in told and "The job has ended" in told
     assert "differ" not in told and "Slowest" not in told

@@ -88,6 +88,13 @@ def test_a_wide_table_drops_columns_and_says_which() -> None:
     assert "dropped" not in to_text([wide], 200)
 
 
+def test_a_long_name_is_on_one_line_where_there_is_room() -> None:
+    long = "DistributedDataParallel.forward_of_a_model_with_a_long_name"
+    named = Table("t", "T", table().columns[:2], [(long, "0-3")])
+    assert long in to_text([named], 100) and long not in to_text([named], 60)
+    assert all(len(line) <= 60 for line in to_text([named], 60).splitlines())
+
+
 def test_colour_only_when_asked_for() -> None:
     assert "\x1b[" in to_text([table()], 80, colour=True)
     assert "\x1b[" not in to_text([table()], 80)

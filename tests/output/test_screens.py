@@ -60,7 +60,7 @@ def test_a_screen_is_as_it_was(kind: str, made: dict[str, Path]) -> None:
             "1 MED   Synchronising host and GPU costs 2.03 ms",
         ),
         ("gpu_ddp", "rankscope  problems.py ddp", "1 HIGH  Exposed communication on the GPUs takes"),
-        ("gpu_inference", "rankscope  infers.py", "1 HIGH  The GPUs are idle for 8.87 s of the 9.7 s recorded (91 %)"),
+        ("gpu_inference", "rankscope  infers.py", "1 HIGH  The GPU is idle for 8.87 s of the 9.7 s recorded (91 %)"),
         ("kineto", "rankscope  kineto", "1 HIGH  Exposed communication on the GPUs takes"),
         ("nsys", "rankscope  nsys", "1 HIGH  GPU idle time of unknown cause takes 4.88 ms"),
         ("nvprof", "rankscope  worker.py", "1 HIGH  Communication kernels take 67 % of GPU time"),

@@ -76,7 +76,7 @@ def test_many_files_are_read_by_several_processes(tmp_path: Path, monkeypatch: p
 
 def test_what_is_no_run_is_said_with_the_next_action(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(NoRun, match="rankscope-runs/latest: no such run: record one with"):
+    with pytest.raises(NoRun, match="no runs in rankscope-runs/: record one with"):
         open_run(None, read_rank_file)
     (tmp_path / "empty").mkdir()
     with pytest.raises(NoRun, match="empty: no rank files"):

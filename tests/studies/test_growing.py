@@ -100,6 +100,17 @@ def test_counts_tell_series_apart_only_where_names_do_not() -> None:
     assert [(one.name, one.what) for one in found] == [("a", "Step, 9"), ("b", "Step, 7"), ("a", "Step, 8")]
 
 
+def test_how_many_operations_there_are_stands_behind_their_name() -> None:
+    columns = (*LONG[:2], Column("name", Unit.NAME), LONG[2], Column("collectives", Unit.COUNT), LONG[3])
+    rows = [("gloo", 2, "all_reduce", size, count, 1.0 * size) for size in (4, 4096) for count in (9, 1204)]
+    found = series_of_tables([Table("t", "Wait", columns, list(rows))])
+    assert {(one.name, one.what) for one in found if one.axis == "bytes"} == {
+        ("gloo", "Latency, all_reduce (9), 2 ranks"),
+        ("gloo", "Latency, all_reduce (1,204), 2 ranks"),
+    }
+    assert "Latency, all_reduce (9), 4 KiB" in {one.what for one in found if one.axis == "ranks"}
+
+
 def test_tables_side_by_side_name_themselves() -> None:
     columns = [Column("ranks", Unit.COUNT, "Ranks")]
     for library in "ab":

@@ -18,7 +18,7 @@ from rankscope.questions.gpu.kernel_names import kernel_names, renamed
 from rankscope.questions.registry import ALIASES, QUESTIONS, Needs, default_tables
 from rankscope.questions.run.screen import screen
 from rankscope.questions.selection import ALL, Selection
-from rankscope.questions.wording import ranges
+from rankscope.questions.wording import rank_words
 from rankscope.rank_files.events import trace_events
 from rankscope.rank_files.read import read_rank_file
 from rankscope.record.gather import Left, left_here, local_folder_of
@@ -251,7 +251,7 @@ class Run:
             raise Wrong(f"{self.folder}: none of its files could be read: {self.bad_files[0]}")
         absent = (selection.ranks or frozenset()) - set(present)
         if absent:
-            raise Wrong(f"no rank {ranges(absent)} in this run, which has {ranges(present)}")
+            raise Wrong(f"no {rank_words(absent)} in this run, which has {rank_words(present)}")
         return [rank for rank in present if selection.ranks is None or rank in selection.ranks]
 
     def _about(self) -> dict[str, Any]:

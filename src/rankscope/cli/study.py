@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -208,10 +210,11 @@ def latest(name: str) -> Path:
 
 def parser() -> argparse.ArgumentParser:
     listed = "\n".join(f"  {name:10} {study.title}" for name, study in STUDIES.items())
+    columns = shutil.get_terminal_size().columns - 2
     arguments = argparse.ArgumentParser(
         "rankscope study",
-        description=ABOUT,
-        epilog=f"{BUILT_IN}{listed}\n\n{EXIT_CODES}",
+        description=textwrap.fill(ABOUT, columns),
+        epilog=f"{BUILT_IN}{listed}\n\n{textwrap.fill(EXIT_CODES, columns)}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     arguments.add_argument(
@@ -220,10 +223,13 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument("--list", action="store_true", help="list the built-in studies, and exit")
     arguments.add_argument("--scale", type=numbers, metavar="N,…", help="numbers of ranks (default: the study's own)")
     arguments.add_argument(
-        "--repeat", type=count, metavar="N", help="repeats of each cell, interleaved (default: the study's own)"
+        "--repeat",
+        type=count,
+        metavar="N",
+        help="repeats of each cell, interleaved so that noise hits all cells alike (default: the study's own)",
     )
     arguments.add_argument(
-        "--only", type=values, action="append", default=[], metavar="AXIS=X,…", help="only these values of an axis"
+        "--only", type=values, action="append", default=[], metavar="AXIS=X,…", help="run only these values of an axis"
     )
     arguments.add_argument(
         "--out", type=Path, metavar="DIR", help=f"folder of the study (default: a dated one in {PARENT}/)"
@@ -231,13 +237,13 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument(
         "--resume", action="store_true", help="continue the study in --out, or the latest of that name"
     )
-    arguments.add_argument("--retry", action="store_true", help="the same, and rerun the cells that are not done")
+    arguments.add_argument("--retry", action="store_true", help="like --resume, and rerun the cells that failed")
     arguments.add_argument(
-        "--to", type=numbers, default=[], metavar="N,…", help="ranks to project to, where the data support it"
+        "--to", type=numbers, default=[], metavar="N,…", help="rank counts to extrapolate to, where the data support it"
     )
-    arguments.add_argument("--dry-run", action="store_true", help="show what would be run, and run nothing")
+    arguments.add_argument("--dry-run", action="store_true", help="show what would run, and run nothing")
     add_launch_options(arguments)
-    group = arguments.add_argument_group("for a machine where only the cells run")
+    group = arguments.add_argument_group("when the cells run on another machine")
     group.add_argument("--script", type=Path, metavar="FILE", help="write the cells as a shell script, and run nothing")
     group.add_argument(
         "--assume",

@@ -88,10 +88,13 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--launcher",
         choices=kinds(),
-        help="auto (the default): the allocation's, else what the workload needs on one machine",
+        help="auto (the default): that of the allocation, else one that the workload runs with on this machine",
     )
     group.add_argument(
-        "--template", default="", metavar="WORDS", help="with {command}, {ranks}, {nodes} and {ppn} in it"
+        "--template",
+        default="",
+        metavar="WORDS",
+        help="launch command that contains {command}, {ranks}, {nodes} and {ppn}",
     )
     group.add_argument("--ppn", type=count, metavar="N", help="ranks on each node")
     group.add_argument(
@@ -105,14 +108,16 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="PYTHON",
-        help="where the workload's packages are; may be given several times, the first that has them is used",
+        help="a Python that has the workload's packages; may be repeated: the first that has them is used",
     )
-    group.add_argument("--timeout", type=seconds, metavar="S", help="of one cell (default: the study's own)")
+    group.add_argument(
+        "--timeout", type=seconds, metavar="S", help="time limit of one cell, in seconds (default: the study's own)"
+    )
 
 
 def add_parameters(parser: argparse.ArgumentParser, study: Study) -> None:
     if study.parameters:
-        group = parser.add_argument_group(f"of the study {study.name}")
+        group = parser.add_argument_group(f"options of the study {study.name}")
         for name, parameter in study.parameters.items():
             shown = f"{parameter.help} (default: {parameter.default})" if parameter.default else parameter.help
             option = f"--{name.replace('_', '-')}"

@@ -19,7 +19,7 @@ class DeviceStep:
     overlapped_ns: int  # of compute_ns: a kernel that communicates, too
     exposed_ns: int  # a kernel communicates and none computes
     copy_ns: int  # copies and memsets alone
-    idle_launch_ns: int  # nothing to do, because the host computes and launches too slowly
+    idle_launch_ns: int  # idle because the host launches too slowly
     idle_data_ns: int  # the host waits for the data loader
     idle_sync_ns: int  # the host is in a call that waits for the device
     idle_gc_ns: int  # garbage collection of Python
@@ -28,7 +28,7 @@ class DeviceStep:
     idle_checkpoint_ns: int
     idle_python_ns: int  # the host is outside all parts of the step
     idle_unknown_ns: int
-    idle_device_ns: int  # pauses under 3 µs: the device takes them to start the next kernel
+    idle_device_ns: int  # gaps under 3 µs, in which the device starts the next kernel
     kernels: int  # that it launched
     kernel_ns: int  # of those, summed
     copies: int  # copies and memsets that it launched
@@ -36,7 +36,7 @@ class DeviceStep:
     pageable_bytes: int  # of copy_bytes: from or to pageable memory of the host
     sync_calls: int  # calls of the step's thread that wait for the device
     sync_ns: int  # inside them
-    cut: bool = False  # the device's time was not known back to the beginning
+    cut: bool = False  # the device's time is not known back to the beginning of the step
     by_time: bool = False  # launching calls were not recorded: work belongs to the step in which it began
 
 
@@ -47,12 +47,12 @@ class DeviceTotals:
     device: int  # its number in the process
     activities: int = 0  # kernels, copies and memsets
     span_ns: int | None = None  # from the start of the first activity to the end of the last; None: there was none
-    busy_ns: int | None = None  # at least one activity under way; None as before, also of the next four
+    busy_ns: int | None = None  # at least one activity under way; None as above, as for the next four
     compute_ns: int | None = None  # at least one kernel that computes
     communication_ns: int | None = None  # at least one kernel that communicates
     copy_ns: int | None = None  # at least one copy or set
     hidden_ns: int | None = None  # of communication_ns: while a kernel computes
-    late_ns: int = 0  # of activities that came too late to be placed: at most this is missing in each time
+    late_ns: int = 0  # of activities that were delivered too late to be placed: each time lacks at most this
     allocations: int = 0
     allocated_bytes: int = 0
     releases: int = 0
@@ -65,7 +65,7 @@ class DeviceTotals:
     pool_releases: int = 0
     pool_used_bytes: int = 0
     pool_used_peak_bytes: int = 0
-    migrated_in_bytes: int | None = 0  # unified memory, to the device; None where CUPTI refused to tell, also below
+    migrated_in_bytes: int | None = 0  # unified memory, to the device; None if CUPTI refused to count, as below
     migrated_out_bytes: int | None = 0  # to the host
     migrations: int | None = 0
     migration_ns: int | None = 0
@@ -74,11 +74,11 @@ class DeviceTotals:
 
 @dataclass(slots=True)
 class DeviceGaps:
-    """The pauses of one length in which a GPU had nothing to do."""
+    """Idle gaps of a GPU, of one class of length."""
 
     device: int
-    least_ns: int  # none of them is shorter,
-    below_ns: int | None  # and all are shorter than this; None: however long
+    least_ns: int  # none is shorter
+    below_ns: int | None  # all are shorter than this; None: no limit
     gaps: int
     idle_ns: int  # in all of them
 
@@ -87,16 +87,16 @@ class DeviceGaps:
 class GpuRecording:
     """How much of the time a process's GPUs were recorded, and what that cost it."""
 
-    windows: int  # times of recording that have ended; 0: all was recorded
+    windows: int  # recording windows that have ended; 0: everything was recorded
     recorded_ns: int
-    watched_ns: int  # from the beginning of the first of them to the end of the process
-    seen_steps: int  # of the process since recording began, the first one left out
-    recorded_steps: float  # of them, those of which the GPUs were recorded, with parts of steps
-    costs: int  # how often recorded steps were compared with those around them that were not
-    cost: float | None  # by which share recorded steps are longer, the median of these; None: not measured
+    watched_ns: int  # from the beginning of the first window to the end of the process
+    seen_steps: int  # of the process since recording began, without the first
+    recorded_steps: float  # of them, those in which the GPUs were recorded, fractions of steps included
+    costs: int  # how often recorded steps were compared with unrecorded ones around them
+    cost: float | None  # how much longer recorded steps are, as a share: median of these; None: not measured
     cost_error: float | None  # its standard error
     spent_ns: int | None  # what all recording has cost, assumed where there are no steps; None: not measured
-    work_error: float | None  # standard error of kernel time a step, over windows, as a share; None: too few
+    work_error: float | None  # standard error of kernel time per step, over windows, as a share; None: too few
 
 
 @dataclass(slots=True)
@@ -106,8 +106,8 @@ class StepFlops:
     number: int  # of the step, as in `steps`
     device: int  # its number in the process; -1: the CPU
     precision: str  # one of PRECISIONS; "" where nothing was counted
-    flops: int  # two for each product that is added up
-    recomputed_flops: int  # of them: forward once more, inside backward
+    flops: int  # a multiply-add counts as two
+    recomputed_flops: int  # of them: forward recomputed inside backward
     operators: int  # counted on this device, of any precision
     unseen: int  # operators of the step, on any device, that cannot be counted
     unseen_name: str = ""  # the first of them
@@ -121,13 +121,13 @@ class Gpu:
 
     device: int  # its number in the process
     name: str = ""  # as the driver gives it
-    uuid: str = ""  # equal for all processes that use it
+    uuid: str = ""  # the same in all processes that use it
     multiprocessors: int | None = None
     memory_bytes: int | None = None
     samples: int = 0  # of its energy counter
-    first_ns: int | None = None  # Unix time of the first of them, and of the last
+    first_ns: int | None = None  # Unix time of the first sample, then of the last
     last_ns: int | None = None
-    energy_mj: int | None = None  # between them: of the whole device, whoever used it
+    energy_mj: int | None = None  # between the two: of the whole device, whoever used it
     note: str = ""  # why its energy is not known
 
 
@@ -140,7 +140,7 @@ class GpuPower:
     energy_mj: int  # since the driver was loaded
     sm_mhz: int | None = None
     temperature_c: int | None = None
-    processes: int | None = None  # that compute on it, as far as the driver lets us see
+    processes: int | None = None  # that compute on it, as far as the driver shows them
 
 
 @dataclass(slots=True)
@@ -156,7 +156,7 @@ class AllocatorSample:
     reserved_peak_bytes: int
     split_bytes: int  # of reserved: free, but in segments that are in use
     retries: int  # so far: cudaMalloc failed and the cache was emptied
-    ooms: int  # so far: failed then, too
+    ooms: int  # so far: it failed even then
 
 
 @dataclass(slots=True)
@@ -164,7 +164,7 @@ class GpuClock:
     """The clock of a process's GPU records against its host's, as it was read first and last."""
 
     first_offset_ns: float  # how far it was ahead
-    first_error_ns: float | None = None  # half of what the reading took; None where that was not recorded
-    last_offset_ns: float | None = None  # None: read once
+    first_error_ns: float | None = None  # half of the time the reading took; None if not recorded
+    last_offset_ns: float | None = None  # None: read only once
     last_error_ns: float | None = None
     span_ns: int | None = None  # between both

@@ -14,12 +14,12 @@ class Module:
     name: str
     thread: int
     begin_ns: int  # since the process started
-    wall_ns: int  # imports inside included; to the last sign of life where it did not end
+    wall_ns: int  # nested imports included; up to the last sign of life if it did not end
     self_wall_ns: int  # imports inside left out
     cpu_ns: int  # of the importing thread
     self_cpu_ns: int
     failed: bool  # it raised
-    shared_objects: int  # loaded meanwhile, imports inside left out
+    shared_objects: int  # loaded meanwhile, without nested imports
     ended: bool = True
 
 
@@ -40,7 +40,7 @@ class SystemCalls:
 
 @dataclass(slots=True)
 class PathUse:
-    """One path that a module asked for."""
+    """One path that a module looked up."""
 
     module: int
     cause: str
@@ -56,8 +56,8 @@ class CallsMethod:
     """How the system calls of a process were seen."""
 
     method: str
-    note: str  # why not better
-    seen_share: float | None  # of all calls, where that is known
+    note: str  # why not a better method
+    seen_share: float | None  # share of all calls that was seen, if known
     lost_calls: int = 0
     lost_paths: int = 0
     lost_modules: int = 0

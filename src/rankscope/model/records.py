@@ -129,10 +129,10 @@ class RankFacts:
     threads: int | None = None
     user_ns: int | None = None
     system_ns: int | None = None
-    runnable_ns: int | None = None  # its first thread could have run and had no CPU; None where no kernel counts it
+    runnable_ns: int | None = None  # its first thread was runnable but had no CPU; None if the kernel does not count it
     max_rss_bytes: int | None = None
-    pinned_peak_bytes: int | None = None  # the most of the host's memory that CUDA held pinned
-    unified_faults: int | None = None  # of the host, on unified memory; None where CUPTI refused to tell
+    pinned_peak_bytes: int | None = None  # peak of the host memory that CUDA held pinned
+    unified_faults: int | None = None  # of the host, on unified memory; None if CUPTI refused to count
     voluntary_switches: int | None = None
     involuntary_switches: int | None = None
     switches: int | None = None  # where only the sum of both is known
@@ -142,12 +142,12 @@ class RankFacts:
     devices: str = ""
     versions: str = ""  # "name version; name version"
     source: str = ""  # the file this came from
-    second_hand: bool = False  # told by another rank's file: this rank's own file, where there is one, goes before it
-    job: str = ""  # which one, in a file that holds the profiles of several; "" for the first
+    second_hand: bool = False  # from another rank's file; this rank's own file, if there is one, takes precedence
+    job: str = ""  # which job, in a file with the profiles of several; "" for the first
     setup_ns: int | None = None  # what loading the recorder cost this process
     call_cost_ns: float | None = None  # calibrated cost of one tallied call
     collective_cost_ns: float | None = None  # calibrated cost of one logged collective
-    steps_cost_ns: int | None = None  # measured: asking the system at the ends of steps, all of them
+    steps_cost_ns: int | None = None  # measured: querying the system at the ends of all steps
     lost_calls: int = 0  # calls that did not fit in the file
     lost_ns: int = 0
     overwritten_events: int = 0  # log records overwritten by newer ones
@@ -157,25 +157,27 @@ class RankFacts:
     folded_groups: int = 0
     lost_strings: int = 0
     paused_calls: int = 0
-    lost_trace_events: int = 0  # events that a full trace has not, or no longer
-    short_processes: int = 0  # descendants that had nothing to tell and left no file
-    short_failed: int = 0  # of them: ended by a signal or with a status other than 0
-    short_cpu_ns: int = 0  # CPU time of those that no signal ended
+    lost_trace_events: int = 0  # events that did not fit in the trace, or were overwritten in it
+    short_processes: int = 0  # descendants that had nothing to record and left no file
+    short_failed: int = 0  # of them: killed by a signal, or ended with a nonzero status
+    short_cpu_ns: int = 0  # CPU time of those that no signal killed
     ancestor_pid: int | None = None  # the nearest ancestor that had a file when this one was made
-    attempt: int | None = None  # which start of its rank, from 1; None where only one is known
+    attempt: int | None = None  # which start of its rank, from 1; None if only one is known
     ended_steps: int = 0  # of its training loop
     logged_collectives: int = 0  # entered so far
     worker: str = ""  # what torch RPC or Ray calls it
-    steps_from: str = ""  # what tells the steps of a loaded trace: questions/steps/traced.py; "": recorded, or none
+    steps_from: str = (
+        ""  # where the steps of a loaded trace come from: questions/steps/traced.py; "": recorded, or none
+    )
 
 
 @dataclass(slots=True)
 class Tally:
-    """One counted thing, told once: what is inside ranges is told again in range_tallies, and nowhere here."""
+    """One counter. What lies inside ranges is counted again in range_tallies, but nowhere here."""
 
-    layer: str  # mpi, nccl, gloo, torch, nvtx, cuda_api, gpu, …; of another tool maybe its own word
+    layer: str  # mpi, nccl, gloo, torch, nvtx, cuda_api, gpu, …; another tool may have its own word
     name: str
-    calls: int | None  # None where a damaged source does not tell it
+    calls: int | None  # None where a damaged source lacks it
     total_ns: float | None  # likewise
     group: str = ""  # communicator, device, domain
     size_class: int | None = None  # see docs/reference/metrics.md; None where sizes do not apply
@@ -192,19 +194,19 @@ class Tally:
 
 @dataclass(slots=True)
 class RangeTally(Tally):
-    """What was counted inside a range: a part of what stands in tallies, there or as the range around it."""
+    """What was counted inside a range: part of what tallies has, under its own name or as the range around it."""
 
-    within: str = ""  # the ranges around it, outermost first; "" of what is itself the outermost
+    within: str = ""  # the ranges around it, outermost first; "" for the outermost itself
 
 
 @dataclass(slots=True)
 class Event:
-    """One thing at one time."""
+    """One call, kernel, range or other event, with its start and end."""
 
     layer: str
     name: str
     start_ns: int  # Unix time
-    end_ns: int | None  # None while it goes on
+    end_ns: int | None  # None while it is under way
     group: str = ""
     sequence: int | None = None
     bytes: int | None = None
@@ -212,7 +214,7 @@ class Event:
     phase: str = ""
     thread: int = 0
     root: int | None = None
-    call_ns: int | None = None  # nonblocking operations: time inside the starting call and the one that waited
+    call_ns: int | None = None  # nonblocking operations: time inside the call that started it and the one that waited
     dtype: str = ""  # of a collective's elements
     kind: str = "call"  # as of a tally: a "progress" event lasts from the start of an operation to its completion
     failed: bool = False
@@ -226,7 +228,7 @@ class MessageEnd:
     name: str
     kind: str  # "send" or "receive"
     group: str
-    peer: int | None  # rank in the group of who is at the other end; None: any, and not told yet
+    peer: int | None  # rank of the other end in the group; None: any, and not known yet
     tag: int | None
     number: int | None  # from 1, in its envelope (group, sender, receiver, tag), by order of posting; None: in doubt
     doubt: str  # why its number is not known
@@ -255,7 +257,7 @@ class Step:
     checkpoint_ns: int
     other_ns: int
     compute_ns: int  # starting compiled programs that are whole steps, waiting for results of programs
-    blocked_data_ns: int  # of each part: blocked in collectives
+    blocked_data_ns: int  # of each part: time blocked in collectives
     blocked_zero_grad_ns: int
     blocked_forward_ns: int
     blocked_backward_ns: int
@@ -284,14 +286,14 @@ class Step:
     optimizer_steps: int
     warmup: bool  # one of the first two
     accumulated: bool  # more backward runs than optimizer steps
-    skipped: bool  # a gradient scaler left out an optimizer step
-    told: bool  # its end was told by rankscope.step()
-    by_backward: bool = False  # it ends with a backward run: no optimizer was made until then
+    skipped: bool  # a gradient scaler skipped an optimizer step
+    told: bool  # its end was marked by rankscope.step()
+    by_backward: bool = False  # it ends with a backward run: there was no optimizer yet
 
 
 @dataclass(slots=True)
 class StepBlock:
-    """Neighbouring steps of one process, summed: all steps of its life are in one, also those that `steps` has lost."""
+    """Neighbouring steps of one process, summed; every step is in a block, also those that `steps` no longer has."""
 
     first: int  # number of its first step
     steps: int
@@ -305,7 +307,7 @@ class StepBlock:
     most_ns: int
     long_steps: int  # longer than 5/4 of the median, checkpoints left out
     long_ns: int  # what these take beyond the median, summed
-    own_data_ns: int  # each part without what it was blocked in collectives, summed
+    own_data_ns: int  # each part without the time blocked in collectives, summed
     own_zero_grad_ns: int
     own_forward_ns: int
     own_backward_ns: int
@@ -314,28 +316,28 @@ class StepBlock:
     own_checkpoint_ns: int
     own_other_ns: int
     own_compute_ns: int
-    exposed_ns: int  # blocked in collectives; with the parts the length of the steps
+    exposed_ns: int  # blocked in collectives; together with the parts, the length of the steps
     covered_ns: int  # at least one collective in progress
     checkpoint_ns: int  # writing checkpoints, blocked or not
     gc_ns: int
     cpu_ns: int
     process_cpu_ns: int
     runnable_ns: int
-    warmup: bool  # the first two steps, which are a block of their own
+    warmup: bool  # the first two steps, a block of their own
 
 
 @dataclass(slots=True)
 class Operation:
-    """One operation of a training step on one rank, where a source tells them one by one."""
+    """One operation of a training step on one rank, from sources that list them one by one."""
 
     step: int  # its number, as in `steps`
     kind: str  # what the source calls it: forward-compute, forward-send, grads-reduce-scatter, …
     role: str  # compute, send, receive or collective
     start_ns: int  # as of an event
     end_ns: int
-    group: str = ""  # of a collective: equal on every member; "": nobody else takes part
+    group: str = ""  # of a collective: equal on every member; "": no other rank takes part
     peer: int = -1  # of a message: the other rank; -1: none known
-    stage: int = -1  # of the pipeline; -1 where the source does not tell it, as of all below
+    stage: int = -1  # of the pipeline; -1 if the source does not say, as for all below
     data_rank: int = -1  # data-parallel
     tensor_rank: int = -1  # tensor-parallel
     chunk: int = -1  # of the model, where a stage has several
@@ -360,7 +362,7 @@ class Group:
     identity: str = ""  # equal on every member
     kind: str = "communicator"
     size: int | None = None
-    my_rank: int | None = None  # of a thread: its number in the kernel
+    my_rank: int | None = None  # of a thread: its kernel thread id
     collectives: int = 0
     guessed: bool = False
     freed: bool = False
@@ -377,7 +379,7 @@ class Peer:
 
 @dataclass(slots=True)
 class Figure:
-    """One number that somebody had summed up already: of one series, at one scale."""
+    """One number that came summed up: of one series, at one scale."""
 
     series: str  # library, place, method
     name: str  # what was measured

@@ -79,7 +79,7 @@ def _grids(table: Table, width: int) -> list[RenderableType]:
     zeros = {at for at in cells if all(row[at] in (0, None) for row in table.rows)}
     fitting_columns, dropped = fitting(table.columns, widths, width, zeros)
     return [
-        _grid(table, {at: cells[at] for at in fitting_columns}),
+        _grid(table, {at: cells[at] for at in fitting_columns}, width),
         *([_dropped(table, dropped, width)] if dropped else []),
     ]
 
@@ -132,12 +132,15 @@ def _is_text(table: Table, at: int) -> bool:
     return table.columns[at].unit is Unit.NAME and any(isinstance(row[at], str) for row in table.rows)
 
 
-def _grid(table: Table, cells: dict[int, list[str]]) -> Grid:
+def _grid(table: Table, cells: dict[int, list[str]], width: int) -> Grid:
+    """Names are broken into lines at a width that is easy to read, unless there is room for more."""
+    spare = width - sum(_width(texts, WIDEST_NAME) for texts in cells.values())
+    widest = WIDEST_NAME + max(0, spare)
     grid = Grid(box=box.SIMPLE_HEAD, padding=(0, GAP - 1, 0, 0), show_edge=False, pad_edge=False, header_style="cyan")
     for at, texts in cells.items():
         text = _is_text(table, at)
         justify, overflow = ("left", "fold") if text else ("right", "ellipsis")
-        grid.add_column(Text(texts[0]), justify=justify, overflow=overflow, no_wrap=not text, max_width=WIDEST_NAME)  # type: ignore[arg-type]
+        grid.add_column(Text(texts[0]), justify=justify, overflow=overflow, no_wrap=not text, max_width=widest)  # type: ignore[arg-type]
     for row in zip(*(texts[1:] for texts in cells.values()), strict=True):
         grid.add_row(*(Text(text) for text in row))
     return grid

@@ -43,10 +43,15 @@ class Job:
     labels: dict[str, str] = field(default_factory=dict)  # --label NAME=VALUE
 
 
+RECORD_ONE = "record one with `rankscope run COMMAND`, or name a run's folder"
+
+
 def find_run(path: Path | None) -> Path:
     """The folder of a run by its path, its name, `latest` (the default), or its number: @1 is the newest."""
     folder = LATEST if path is None else path if path.exists() else _by_name(str(path)) or path
     if not folder.exists():
+        if path is None and not run_folders(RUNS):
+            raise NoRun(f"no runs in {RUNS}/: {RECORD_ONE}")
         raise NoRun(f"{folder}: no such run: {_instead(str(path or ''))}")
     if not folder.is_dir():
         raise NoRun(f"{folder}: not a folder: name the folder that `rankscope run` made")
@@ -59,8 +64,11 @@ def _by_name(text: str) -> Path | None:
     if text.startswith("@"):
         paths = run_folders(RUNS)
         place = int(text[1:]) if text[1:].isdecimal() and len(text) < 8 else 0
+        if not paths:
+            raise NoRun(f"{text}: no runs in {RUNS}/: {RECORD_ONE}")
         if not 0 < place <= len(paths):
-            raise NoRun(f"{text}: {len(paths)} runs in {RUNS}/: @1 is the newest (rankscope runs lists them)")
+            count = "1 run" if len(paths) == 1 else f"{len(paths)} runs"
+            raise NoRun(f"{text}: {count} in {RUNS}/: @1 is the newest (rankscope runs lists them)")
         return paths[place - 1]
     return named_run(RUNS, text)
 
@@ -79,7 +87,7 @@ def _instead(text: str) -> str:
     like = get_close_matches(text, [name for name in known if name != "latest"], 3, 0.5)
     if like:
         return f"did you mean {' or '.join(like)}? (rankscope runs lists them)"
-    return "record one with `rankscope run COMMAND` or name a run's folder"
+    return RECORD_ONE
 
 
 def is_run(place: Path) -> bool:

@@ -31,6 +31,7 @@ from rankscope.studies.toml_study import figures
 SCALES = ("ranks", "job_ranks", "nodes", "trainers", "devices")  # columns that are the scale, the first of them
 PER_SECOND = "_per_s"  # columns of a throughput: of the whole job, so that a speed-up can be told
 NO_KEY = ("repeat",)
+OPERATIONS = ("collectives", "calls")  # columns that count them
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ def over(table: Table, along: int, keys: Sequence[int], at: int, labels: tuple[s
     for row in table.rows:
         value, scale = row[at], row[along]
         if isinstance(value, int | float) and isinstance(scale, int | float):
-            key = tuple(word(row[place], table.columns[place]) for place in keys)
+            key = _key_words(row, table, keys)
             points.setdefault(key, []).append((float(scale), float(value)))
     laws = BY_SIZE if axis == BYTES else BY_SCALE
     for key, point in points.items():
@@ -112,6 +113,17 @@ def over(table: Table, along: int, keys: Sequence[int], at: int, labels: tuple[s
             tuple(point),
             laws,
         )
+
+
+def _key_words(row: Sequence[Value], table: Table, keys: Sequence[int]) -> tuple[str, ...]:
+    """What tells a series from the others; how many operations there are stands behind their name."""
+    counts = [key for key in keys if table.columns[key].name in OPERATIONS and isinstance(row[key], int)]
+    names = [key for key in keys if table.columns[key].unit is Unit.NAME]
+    if not counts or not names:
+        return tuple(word(row[key], table.columns[key]) for key in keys)
+    words = {key: word(row[key], table.columns[key]) for key in keys if key not in counts}
+    words[names[-1]] += "".join(f" ({row[key]:,})" for key in counts)
+    return tuple(words.values())
 
 
 def own_keys(table: Table, keys: list[int], at: int) -> list[int]:

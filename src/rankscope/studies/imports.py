@@ -24,20 +24,20 @@ SYSTEM = ("/", "/usr", "/usr/local")
 STARTS_MPI = ("mpi4py", "horovod")  # packages that want a launcher of MPI
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 PARAMETERS = {
-    "frameworks": Parameter("mpi4py,numpy", "what is imported: a module, or NAME=MODULE"),
-    "calls_of": Parameter("torch", "further ones of which only the system calls are counted"),
+    "frameworks": Parameter("mpi4py,numpy", "modules to import; NAME=MODULE gives one another name"),
+    "calls_of": Parameter("torch", "further modules, of which only system calls are counted"),
     "places": Parameter(
         ",".join(PLACES),
         "local (where it is), slow and cached (the same through a slow file system whose clients cache nothing, or "
         "existing and missing names), staged (copied from slow to the node first), and NAME=FOLDER for an "
         "environment elsewhere",
     ),
-    "latency": Parameter("200us", "of a metadata operation of the slow file system"),
-    "rate": Parameter("20000", "metadata operations per second, all ranks together"),
-    "bandwidth": Parameter("", "bytes a second that it gives to all ranks together, as in 1G"),
+    "latency": Parameter("200us", "latency of a metadata operation on the slow file system"),
+    "rate": Parameter("20000", "its metadata operations per second, over all ranks"),
+    "bandwidth": Parameter("", "its bandwidth over all ranks, in bytes per second, as in 1G"),
     "node_storage": Parameter("", "where staged copies go (default: memory, or the folder for temporary files)"),
-    "server": Parameter("600000", "operations a second of the server that is projected to"),
-    "jobs": Parameter("16,64,512,6144,131072", "ranks of the jobs that are projected to"),
+    "server": Parameter("600000", "projections: metadata operations per second of the file server"),
+    "jobs": Parameter("16,64,512,6144,131072", "projections: job sizes in ranks"),
 }
 
 

@@ -274,17 +274,19 @@ def tables(outcomes: Sequence[Outcome], settings: Settings) -> list[Table]:
 
 
 PARAMETERS = {
-    "libraries": Parameter("mpi4py", "that sum the gradients: mpi4py, horovod, torch (its MPI backend)"),
-    "mpi": Parameter(ANY, "openmpi, mpich, impi: found beside the Pythons; any: that of the first Python"),
-    "device": Parameter("cpu", "cpu; cuda where the MPI is CUDA-aware"),
-    "epochs": Parameter("2", "the first is not measured"),
-    "steps": Parameter("25", "in an epoch"),
-    "batch": Parameter("64", "samples of each rank"),
+    "libraries": Parameter("mpi4py", "libraries that reduce the gradients: mpi4py, horovod, torch (its MPI backend)"),
+    "mpi": Parameter(ANY, "openmpi, mpich or impi, found beside the Pythons; any: the first Python's"),
+    "device": Parameter("cpu", "cpu, or cuda if the MPI is CUDA-aware"),
+    "epochs": Parameter("2", "epochs; the first is warm-up"),
+    "steps": Parameter("25", "steps per epoch"),
+    "batch": Parameter("64", "samples per rank and step"),
     "hidden": Parameter("384", "width of the hidden layers"),
-    "layers": Parameter("3", "of the network"),
-    "negotiate": Parameter("tensor", "agree in eight bytes before each tensor, each step, or no"),
-    "slow_rank": Parameter("-1", "this rank sleeps in every step"),
-    "slow_ms": Parameter("5", "for so long"),
+    "layers": Parameter("3", "layers of the network"),
+    "negotiate": Parameter(
+        "tensor", "negotiate in eight bytes before each tensor, before each step, or no: not at all"
+    ),
+    "slow_rank": Parameter("-1", "rank that sleeps in every step; -1: none"),
+    "slow_ms": Parameter("5", "how long it sleeps, in milliseconds"),
 }
 STUDY = Study(
     "mpi",

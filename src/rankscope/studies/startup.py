@@ -117,8 +117,8 @@ STUDY = Study(
     job,
     tables,
     {
-        "backends": Parameter(HERE, "the libraries to compare; here: all that can be run with the Pythons at hand"),
-        "elements": Parameter(str(1024 * 1024), "of the tensor that is reduced, four bytes each"),
+        "backends": Parameter(HERE, "libraries to compare; here: all that the given Pythons can run"),
+        "elements": Parameter(str(1024 * 1024), "elements of the reduced tensor, four bytes each"),
     },
     scales=(1, 2, 4),
     timeout_s=300,

@@ -178,14 +178,16 @@ STUDY = Study(
     job,
     tables,
     {
-        "models": Parameter("alexnet,resnet50,transformer", "the models to train, of those"),
-        "styles": Parameter("ddp,data-parallel,fsdp", "how ranks share the model, of those"),
-        "batches": Parameter("8,32", "samples in a step, of all ranks together"),
-        "matrix": Parameter("cross", "cross: one axis at a time, from the first value of each; whole: all with all"),
-        "steps": Parameter("8", f"that are measured, after {WARMUP} that are not"),
+        "models": Parameter("alexnet,resnet50,transformer", "models to train"),
+        "styles": Parameter("ddp,data-parallel,fsdp", "parallelism to compare"),
+        "batches": Parameter("8,32", "global batch sizes: samples per step over all ranks"),
+        "matrix": Parameter(
+            "cross", "cross: vary one axis at a time, from the first value of each; whole: all combinations"
+        ),
+        "steps": Parameter("8", f"measured steps, after {WARMUP} steps of warm-up"),
         "device": Parameter("cpu", "cpu or cuda; ranks may share a GPU"),
-        "shrink": Parameter("0", "divides the widths of the models; 0: 1 on a GPU, else 8"),
-        "image": Parameter("0", "edge of an image in pixels; 0: 224 on a GPU, else 64"),
+        "shrink": Parameter("0", "divide the models' widths by this; 0: by 1 on a GPU, else by 8"),
+        "image": Parameter("0", "image size in pixels; 0: 224 on a GPU, else 64"),
     },
     scales=(1, 2, 4),
     timeout_s=300,

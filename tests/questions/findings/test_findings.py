@@ -199,7 +199,7 @@ def started(number: int, import_s: float, collective_s: float = 0.01) -> RankFil
 
 def test_slow_start(tmp_path: Path) -> None:
     one = only(slow_start(opened(tmp_path, started(0, 8.0), started(1, 10.0))))
-    assert one.title == "Start-up is slow: imports takes 9 s, 29 % of the run"
+    assert one.title == "Start-up is slow: 9 s in imports (29 % of the run)"
     assert "10 s on rank 1" in one.evidence[0]
     assert one.saved_ns == 9e9
 

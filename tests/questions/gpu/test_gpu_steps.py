@@ -115,7 +115,7 @@ def test_inference_that_leaves_the_gpu_idle_is_found() -> None:
     windows = GpuRecording(3, 2000 * MS, 20_000 * MS, 0, 0.0, 0, None, None, 10 * MS, None)
     run = run_of([Reading(RankFacts(rank=0, elapsed_ns=25_000 * MS), devices=[totals], gpu_recordings=[windows])])
     (finding,) = (finding for finding in findings_of(run) if finding.rule == "gpu_active_window")
-    assert finding.title == "The GPUs are idle for 1.8 s of the 2 s recorded (90 %)"
+    assert finding.title == "The GPU is idle for 1.8 s of the 2 s recorded (90 %)"
     assert finding.saved_ns == pytest.approx(18_000 * MS)
     assert "500 kernels and copies a second of 200 µs each" in finding.evidence[1]
 

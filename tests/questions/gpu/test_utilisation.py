@@ -71,7 +71,7 @@ def test_without_a_peak_there_is_no_mfu_and_it_says_why() -> None:
         None,
         None,
     )
-    assert any("no peak is known of NVIDIA Unheard-of" in note for note in table.notes)
+    assert any("the peak of NVIDIA Unheard-of" in note for note in table.notes)
     table = utilisation(run_of([sampled((3, -1, "fp32", 4, 0))]))
     assert (table.rows[0][1], rows_of(table)[0]["mfu"]) == ("CPU", None)
     assert any("CPUs" in note for note in table.notes)

@@ -129,7 +129,7 @@ def test_a_job_that_ended_says_so(mpi: Mpi, tmp_path: Path) -> None:
     assert done.code == 0, done.err
     answer = command("hang", tmp_path / "run", "--format", "json", "--wait", "0.1")
     assert (answer.code, answer.verdict["kind"]) == (0, "ended")
-    assert "exit 0 (rank 0-3)" in answer.table("hang")["title"]
+    assert "exit 0 (ranks 0-3)" in answer.table("hang")["title"]
 
 
 def test_without_a_run(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_the_page_needs_nothing_from_elsewhere(tmp_path: Path, capsys: pytest.Ca
     markup = re.sub(r"<(script|style)[^>]*>.*?</\1>", "", text, flags=re.DOTALL)
     assert text.count("<svg") == 2 and not re.search(r"\s(src|style|on\w+)=", markup)
     assert not [link for link in re.findall(r'href="([^"]*)"', markup) if not link.startswith("#")]
-    assert re.search(r'<p class="verdict">[^<]* grows most: from 4 s at 1 to 19 s at 16 ranks', text)
+    assert re.search(r'<p class="verdict">[^<]* adds the most time: from 4 s at 1 to 19 s at 16 ranks', text)
     assert "Projected to 32 ranks</dt><dd>35 s</dd>" in text
 
 

@@ -91,7 +91,7 @@ def test_a_small_run_all_of_whose_files_are_on_nodes(
     folder = local_run(nodes, tmp_path / "small", "node00000", "node00001")
     shutil.rmtree(folder / "ranks")
     assert main(["report", str(folder), "--dask", nodes.address, "--out", str(tmp_path / "report")]) == 0
-    assert "not recorded (rank 6-9)" in (tmp_path / "report").read_text()
+    assert "not recorded (ranks 6-9)" in (tmp_path / "report").read_text()
     assert not (folder / "tables").exists()
     assert main(["report", str(folder)]) == 2
 

@@ -140,7 +140,7 @@ struct rs_header {
     uint64_t runnable_ns;           /* its first thread could have run and had no CPU, when the facts were taken */
     uint64_t lost_messages;         /* point-to-point messages of threads for which there was no ring */
     uint64_t lost_envelopes;        /* overwritten ones that could not be counted by their envelope */
-    uint64_t reaped_ticks;          /* when its parent learned that it had ended; 0: nobody has told */
+    uint64_t reaped_ticks;          /* when its parent learned that it had ended; 0: unknown */
 };
 
 enum rs_chunk_kind {
@@ -171,7 +171,7 @@ struct rs_chunk {
 /* A string: its length, its bytes, a \0, padding to a multiple of 4. Ids count through all string chunks; id 0 is "". */
 struct rs_string { uint32_t length; char bytes[]; };
 
-/* What a report is to say of this process. */
+/* What a report says about this process. */
 struct rs_note_row { uint16_t text; uint16_t is_warning; };     /* string id */
 
 /* One counted thing. Written by one thread only; seq is odd while it is being written. */
@@ -302,7 +302,7 @@ struct rs_cuda {
     uint64_t unified;           /* 1: unified memory is recorded, 2: CUPTI refused that, 0: there was none */
     uint64_t cpu_faults;        /* page faults of the host on unified memory */
     uint64_t started_width_ticks, flushed_width_ticks;  /* CUPTI's moment lies at most so long before the ticks */
-    uint64_t windows;           /* times of recording that have ended; 0: all is recorded */
+    uint64_t windows;           /* recording windows that have ended; 0: everything is recorded */
     uint64_t window_begin_ns;   /* of the one that goes on, on CUPTI's clock; 0: nothing is recorded now */
     uint64_t window_ns;         /* sum of those that have ended */
     uint64_t seen_steps;        /* ended since recording began, the first one left out */

@@ -64,7 +64,7 @@ def gpu_clocks(tables: Tables, selection: Selection = ALL) -> Table:
         if isinstance(cells[2], float) and abs(cells[2]) > STEEPEST_PPM:
             table.warnings.append(f"Rank {rank}: the clock of its GPU records is not steady; no rate is used.")
     if any(row[-1] == ASSUMED for row in table.rows):
-        table.notes.append(f"{ASSUMED}: recorded without it; 10 µs are assumed.")
+        table.notes.append(f"{ASSUMED}: their length was not recorded; 10 µs is assumed.")
     return arranged(table, selection)
 
 
@@ -104,7 +104,7 @@ CLOCKS_COLUMNS = (
         "drift_ppm",
         Unit.NUMBER,
         "Drift (ppm)",
-        "by how much its clock is faster than the one it was compared with, in millionths: − b of the longest part",
+        "how much faster its clock is than the one it was compared with, in millionths: − b of the longest part",
     ),
     Column(
         "drift_error_ppm",

@@ -296,7 +296,7 @@ def _comments(known: Collectives, sums: dict[Key, _Class]) -> list[str]:
         comments.append(f"{text}: they are matched by group and order.")
     for kind, inside in (
         ("call", "the time in these collectives"),
-        ("progress", "the time that others are in progress"),
+        ("progress", "the time that collectives are in progress"),
     ):
         some = [size_class for key, size_class in sums.items() if key[-1] == kind]
         wait_ns, stay_ns = (

@@ -166,7 +166,7 @@ def interval_of(change: Change) -> str:
 
 
 def signed(share: float) -> str:
-    return f"{100 * share:+.1f} %"
+    return f"{100 * share:+.1f} %" if abs(share) < 10 else f"{100 * share:+,.0f} %"
 
 
 def _method(pair: Comparison) -> list[str]:
@@ -207,14 +207,14 @@ def warnings_of(comparison: Comparison) -> list[str]:
     """What makes the two sides hard to compare."""
     warnings = []
     before, after = comparison.before, comparison.after
-    for what, name in (("ranks", "ranks"), ("hosts", "hosts"), ("commands", "command"), ("versions", "versions")):
+    for what, name in (("ranks", "ranks"), ("hosts", "hosts"), ("commands", "commands"), ("versions", "versions")):
         ours, theirs = ({getattr(run, what) for run in side.runs} for side in (before, after))
         if ours != theirs:
-            warnings.append(f"{name}: {before.name} and {after.name} differ")
+            warnings.append(f"{before.name} and {after.name} differ in {name}")
         elif len(ours) > 1 and what == "ranks":
-            warnings.append("ranks: the runs of a side differ")
+            warnings.append("the runs of a side differ in ranks")
     if len({run.steps for side in (before, after) for run in side.runs}) > 1:
-        warnings.append("number of steps: the runs differ, so elapsed and phase.steps are left out")
+        warnings.append("the runs differ in number of steps, so elapsed and phase.steps are left out")
     for side in (before, after):
         bad = sum(run.ended_badly for run in side.runs)
         if bad:

@@ -53,7 +53,8 @@ def gpu_communication(tables: Tables) -> list[Finding]:
     bare = unrecorded_ns(tables)
     bare_step = bare_step_ns(devices, bare)
     floor, saved = host_floor_ns(tables), exposed * bare_step / step  # as much less as the step is shorter
-    title = f"Exposed communication on the GPUs takes {_of_step(saved, bare_step, bool(bare))}"
+    where = "the GPUs" if len(devices) > 1 else "the GPU"
+    title = f"Exposed communication on {where} takes {_of_step(saved, bare_step, bool(bare))}"
     if floor is not None and bare_step - floor[0] < saved:
         saved = max(0.0, bare_step - floor[0])
         title += f"; overlapping it would save {seconds(saved)} per step: then the hosts limit the step"
@@ -195,15 +196,24 @@ def gpu_active_window(tables: Tables) -> list[Finding]:
     if not windows:
         return []
     span, exposed, copying, idle, times, activities = (mean(float(row[at]) for row in windows) for at in range(6))
-    where = f"the {seconds(span)} " + ("recorded" if times > 1 else "from their first activity to their last")
+    several = len(windows) > 1
+    gpus, only = ("The GPUs", "only communicate") if several else ("The GPU", "only communicates")
+    first = "their first activity to their last" if several else "its first activity to its last"
+    where = f"the {seconds(span)} " + ("recorded" if times > 1 else f"from {first}")
     rate = f"{1e9 * activities / span:,.0f} kernels and copies a second of {seconds((span - idle) / activities)} each"
     candidates = (
-        (exposed, IN_WINDOW, "only communicate", "overlap it with compute, or send less (--table gpu_time)", ""),
-        (copying, IN_WINDOW, "only copy", "copy on a separate stream while kernels run (--table gpu_copies)", ""),
+        (exposed, IN_WINDOW, only, "overlap it with compute, or send less (--table gpu_time)", ""),
+        (
+            copying,
+            IN_WINDOW,
+            "only copy" if several else "only copies",
+            "copy on a separate stream while kernels run (--table gpu_copies)",
+            "",
+        ),
         (
             idle,
             IDLE_IN_WINDOW,
-            "are idle",
+            "are idle" if several else "is idle",
             "launch less often: larger batches, CUDA graphs (torch.compile(mode='reduce-overhead')), no .item() or "
             ".cpu() between kernels (--table gpu_gaps, gpu_idle)",
             rate,
@@ -214,7 +224,7 @@ def gpu_active_window(tables: Tables) -> list[Finding]:
     return [
         Finding(
             "gpu_active_window",
-            f"The GPUs {what} for {seconds(ns)} of {where} ({100 * ns / span:.0f} %)",
+            f"{gpus} {what} for {seconds(ns)} of {where} ({100 * ns / span:.0f} %)",
             action,
             [evidence, *([f"gpu: {more}"] if more else [])],
             ns * times,

@@ -76,13 +76,15 @@ def _advise_of_stage(finding: Finding, model: Model, saved_ns: float) -> None:
     moved_ns = max(0.0, float((model.replayed_ns - model.changed_ns([Change("balance")])).mean()))
     if model.uneven and moved_ns < LITTLE * saved_ns:
         both_ns = float((model.replayed_ns - model.changed_ns([Change("even"), Change("balance")])).mean())
-        finding.title += f"; moving layers alone would save {seconds(moved_ns)}, as its micro-batches differ"
+        finding.title += f"; moving layers alone would save {seconds(moved_ns)} per step, as micro-batches differ"
         finding.action = (
             "make micro-batches equally long first, then move layers from it to the other stages: both together "
             f"save {seconds(both_ns)} per step"
         )
     else:
-        finding.title += f"; moving layers to other stages would save {seconds(moved_ns)}"
+        finding.title += (
+            f"; moving layers to other stages would save {seconds(moved_ns)} per step, as those then take longer"
+        )
 
 
 def _is_least(model: Model, change: Change) -> bool:

@@ -103,6 +103,15 @@ ACTIONS = {
     "after init": "look at what the program does before its first collective: data, models, compilation",
     "before steps": "look at what the program does before its first step: data, models, compilation",
 }
+WHEN = {
+    "start": "before Python starts",
+    "interpreter": "in the interpreter",
+    "imports": "in imports",
+    "before init": "between imports and init",
+    "init": "in init",
+    "after init": "between init and the first collective",
+    "before steps": "before the first step",
+}
 HEAVIEST_SQL = """
     SELECT name, median(wall_ns) FROM (
         SELECT process, name, sum(wall_ns) AS wall_ns FROM modules JOIN ranks USING (process)
@@ -130,8 +139,8 @@ def slow_start(tables: Tables) -> list[Finding]:
     return [
         Finding(
             "slow_start",
-            f"Start-up is slow: {slowest} takes {seconds(typical)}, {100 * typical / run_ns:.0f} % of the run"
-            + (f": {seconds(most.median_ns)} of it in {_said(most)}" if most else ""),
+            f"Start-up is slow: {seconds(typical)} {WHEN[slowest]} ({100 * typical / run_ns:.0f} % of the run)"
+            + (f", {seconds(most.median_ns)} of it in {_said(most)}" if most else ""),
             EXPLAINING[most.name] if most else ACTIONS[slowest],
             [
                 f"phases: {breakdown}",

@@ -10,7 +10,7 @@ from rankscope.model.tables import Cell, Column, Table, Tables, Unit
 from rankscope.questions.gpu.communication_kernels import SQL as COMMUNICATES
 from rankscope.questions.gpu.kernels import WHOLES
 from rankscope.questions.selection import ALL, Selection
-from rankscope.questions.wording import ranges
+from rankscope.questions.wording import counted, ranges
 
 COLUMNS = (
     Column(
@@ -156,7 +156,8 @@ def _uneven(kernels: Sequence[Kernel]) -> Iterator[Row]:
 
 def _uneven_text(first: Kernel, last: Kernel, part: float) -> str:
     times = f"{first.total_ns / 1e6:.5g} ms on rank {first.rank}, {last.total_ns / 1e6:.5g} ms on rank {last.rank}"
-    return f"{times} for the same {last.calls} calls: {100 * part:.0f} % of the first is waiting for rank {last.rank}"
+    calls = counted(last.calls, "call")
+    return f"{times} for the same {calls}: {100 * part:.0f} % of the first is waiting for rank {last.rank}"
 
 
 def _fixed(kernels: Sequence[Kernel]) -> Iterator[Row]:

@@ -110,7 +110,7 @@ DEVICE_TIME_COLUMNS = (
         "hidden_ns",
         Unit.NS,
         "Overlapped comm.",
-        "overlapped communication, which goes on while something is computed: busy(compute) + busy(communication) −"
+        "overlapped communication, while something is computed: busy(compute) + busy(communication) −"
         " busy(compute ∪ communication)",
     ),
     Column("hidden_share", Unit.SHARE, "Overlapped share", "`hidden_ns` ÷ `comm_ns`"),

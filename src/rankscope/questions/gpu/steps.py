@@ -45,7 +45,7 @@ GPU_STEPS_COLUMNS = (
         "wait_ns", Unit.NS, "Exposed wait", "`exposed_ns` × wait ÷ stay of the rank's matched collectives on devices"
     ),
     Column("copy_ns", Unit.NS, "Copies", "copies and memsets, and no kernel"),
-    Column("idle_ns", Unit.NS, "Idle", "nothing goes on; the columns from `launch_ns` to `unknown_ns` add up to it"),
+    Column("idle_ns", Unit.NS, "Idle", "nothing runs; the columns from `launch_ns` to `unknown_ns` add up to it"),
     Column("idle_share", Unit.SHARE, "Idle share", "`idle_ns` ÷ `step_ns`"),
     Column(
         "overlapped_ns",
@@ -76,9 +76,9 @@ GPU_STEPS_COLUMNS = (
         "device_ns",
         Unit.NS,
         "Idle: kernel start",
-        "idle gaps under 3 µs: the device takes them to start the next kernel",
+        "idle gaps under 3 µs, in which the device starts the next kernel",
     ),
-    Column("unknown_ns", Unit.NS, "Idle: unknown", "idle while it is not known what the thread did"),
+    Column("unknown_ns", Unit.NS, "Idle: unknown", "idle while what the thread did is not known"),
     Column("p50_ns", Unit.NS, "Step p50", "median length of these steps on the device"),
     Column("p99_ns", Unit.NS, "Step p99", "99th percentile of it, linear between neighbours"),
     Column("kernels", Unit.NUMBER, "Kernels per step", "kernels that a step launches, mean"),

@@ -40,7 +40,7 @@ UTILISATION_COLUMNS = (
         "peak_tflop_per_s",
         Unit.NUMBER,
         "Peak TFLOP/s",
-        "what a GPU of this name can do at most in that mix of precisions, dense: operations ÷ Σ (operations of a "
+        "peak of a GPU of this name for that mix of precisions, dense: operations ÷ Σ (operations of a "
         "precision ÷ its peak); empty: not known",
     ),
     Column(
@@ -183,10 +183,10 @@ def utilisation(tables: Tables, selection: Selection = ALL) -> Table:
             if device_flops.mfu is None and device_flops.flops and device_flops.device != CPU:
                 unrated.add(device_flops.name or "a GPU without a name")
     if table.rows:
-        table.notes.append("Masked pairs of attention count as computed ones; all else that a GPU does is not counted.")
-    table.notes += [f"MFU unknown: no peak is known of {name} in these precisions." for name in sorted(unrated)]
+        table.notes.append("Masked attention pairs count as computed; nothing else that a GPU does is counted.")
+    table.notes += [f"MFU unknown: the peak of {name} in these precisions is not known." for name in sorted(unrated)]
     if any(row[1] == "CPU" for row in table.rows):
-        table.notes.append("MFU unknown on CPUs: no peak is known of them.")
+        table.notes.append("MFU unknown on CPUs: their peak is not known.")
     table.notes += _unsampled(tables, selection)
     return arranged(table, selection)
 
@@ -241,7 +241,7 @@ ENERGY_COLUMNS = (
         "energy_j",
         Unit.NUMBER,
         "Energy, J",
-        "what the counter grew by meanwhile: of the whole GPU, other processes included",
+        "by how much the counter grew meanwhile: of the whole GPU, other processes included",
     ),
     Column("power_w", Unit.NUMBER, "Mean power, W", "`energy_j` ÷ `span_ns`"),
     Column(

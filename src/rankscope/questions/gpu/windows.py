@@ -16,7 +16,7 @@ COLUMNS = (
         "recording windows that have ended; the first begins with the fourth step, or 10 s after CUDA's context "
         "(3 s where no optimizer was made)",
     ),
-    Column("recorded_ns", Unit.NS, "Recorded", "sum of their lengths, and of the one that goes on"),
+    Column("recorded_ns", Unit.NS, "Recorded", "sum of their lengths, the one under way included"),
     Column("time_share", Unit.SHARE, "% of time", "`recorded_ns` ÷ time since the first window began"),
     Column("steps", Unit.COUNT, "Steps", "steps of the rank since recording began, the first one left out"),
     Column(

@@ -153,7 +153,7 @@ FIT_COLUMNS = (
         "alone_ns",
         Unit.NS,
         "one node alone",
-        "*a* of the fit max(*a*, *b*·nodes): time of a node that waits for nobody",
+        "*a* of the fit max(*a*, *b*·nodes): time of a node that never waits",
     ),
     Column(
         "per_node_ns",

@@ -25,7 +25,7 @@ IMPORT_CAUSES_COLUMNS = (
     ),
     Column("share", Unit.SHARE, "% of calls", "`calls` ÷ all calls"),
     *COUNT_COLUMNS,
-    Column("distinct_paths", Unit.COUNT, "Distinct paths", "number of different paths asked for this cause"),
+    Column("distinct_paths", Unit.COUNT, "Distinct paths", "number of different paths looked up for this cause"),
 )
 CAUSES = {
     "search": "Python looks for the module",

@@ -91,9 +91,9 @@ IMPORTS_COLUMNS = (
         "shared_objects",
         Unit.COUNT,
         "Shared objects",
-        "number of libraries and extension modules that came into the process during imports",
+        "number of libraries and extension modules loaded into the process during imports",
     ),
-    Column("method", Unit.NAME, "Metered by", "how the calls were seen; why not better is a note"),
+    Column("method", Unit.NAME, "Metered by", "how the calls were seen; a note says why no better method was used"),
     Column(
         "seen_share",
         Unit.SHARE,

@@ -94,7 +94,7 @@ IMPORT_LOADER_COLUMNS = (
     Column("operations", Unit.COUNT, "Asked", "number of operations on it"),
     Column("missing", Unit.COUNT, "Not found", "of `operations`: answered with ENOENT"),
     Column("found", Unit.COUNT, "Found", "number of different libraries that it held"),
-    Column("libraries", Unit.COUNT, "Libraries", "number of different libraries it was asked for"),
+    Column("libraries", Unit.COUNT, "Libraries", "number of different libraries looked up in it"),
     Column("most_by", Unit.NAME, "Mostly for", "the module for which it was asked most"),
 )
 # below each directory the loader also tries versions for the processor's features
@@ -204,8 +204,7 @@ SEARCH_COLUMNS = (
         "kind",
         Unit.NAME,
         "What it is",
-        "package; or *never found anything*: no question about anything in it was answered with yes, and it is no "
-        "package",
+        "package; or *never found anything*: no lookup of anything in it succeeded, and it is no package",
     ),
 )
 SEARCH_SQL = """

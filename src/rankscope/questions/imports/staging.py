@@ -38,14 +38,14 @@ STAGING_COLUMNS = (
         "transfer_ns",
         Unit.NS,
         "Transfer",
-        "longest over the nodes: from the first byte asked for until the last chunk is there and verified; "
+        "longest over the nodes: from the request of the first byte until the last chunk has arrived and is verified; "
         "without finding the others (`waited_ns`) and without unpacking",
     ),
     Column(
         "unpack_ns",
         Unit.NS,
         "Unpack",
-        "longest over the nodes: what unpacking took after the transfer had ended; both go on at the same "
+        "longest over the nodes: time that unpacking took after the end of the transfer; both run at the same "
         "time, so this is the exposed part",
     ),
     Column(
@@ -66,18 +66,21 @@ STAGING_COLUMNS = (
         "starts",
         Unit.COUNT,
         "Starts to break even",
-        "after how many starts from one kept copy staging has paid: (`total_ns` − `import_ns`) ÷ "
+        "number of starts from one kept copy after which staging pays off: (`total_ns` − `import_ns`) ÷ "
         "(`in_place_ns` − `import_ns`), rounded up; empty: never",
     ),
 )
 NODE_COLUMNS = (
     Column("node", Unit.NAME, "Node"),
     Column("source", Unit.NAME, "From"),
-    Column("waited_ns", Unit.NS, "Waited", "from the keeper's start to the first byte asked for"),
+    Column("waited_ns", Unit.NS, "Waited", "from the keeper's start to the request of the first byte"),
     Column(
-        "transfer_ns", Unit.NS, "Transfer", "from the first byte asked for until the last chunk is there and verified"
+        "transfer_ns",
+        Unit.NS,
+        "Transfer",
+        "from the request of the first byte until the last chunk has arrived and is verified",
     ),
-    Column("unpack_ns", Unit.NS, "Unpack", "what unpacking took after the transfer had ended"),
+    Column("unpack_ns", Unit.NS, "Unpack", "time that unpacking took after the end of the transfer"),
     Column("ready_ns", Unit.NS, "Ready", "from the keeper's start to the copy in place"),
     Column(
         "shared_bytes",

@@ -140,11 +140,11 @@ def _ending(now: Standing, rank: int) -> str:
 
 
 def endings(now: Standing) -> str:
-    """How the ranks ended: exit 0 (rank 0-2), SIGKILL (rank 3)."""
+    """How the ranks ended: exit 0 (ranks 0-2), SIGKILL (rank 3)."""
     by_end: dict[str, list[int]] = defaultdict(list)
     for rank in now.ranks:
         by_end[_ending(now, rank)].append(rank)
-    return ", ".join(f"{end} (rank {ranges(ranks)})" for end, ranks in sorted(by_end.items()))
+    return ", ".join(f"{end} ({rank_words(ranks)})" for end, ranks in sorted(by_end.items()))
 
 
 def seconds(ns: int | None) -> str:

@@ -85,12 +85,17 @@ def communication_section(tables: Tables, wanted: PageOptions) -> Section | None
     charts = []
     if messages.rows:
         charts.append(
-            _chart(messages, _communication_title(messages, ("total_ns",), "calls", "calls"), ("total_ns", "calls"))
+            _chart(
+                messages,
+                _communication_title(messages, ("total_ns",), "calls", "calls"),
+                ("total_ns", "calls"),
+                "calls",
+            )
         )
     if matched.rows:
         counts = () if messages.rows else ("collectives",)
         title = _wait_title(matched) if messages.rows else _communication_title(matched, STAY, "collectives", "")
-        charts.append(_chart(matched, title, (*STAY, *counts)))
+        charts.append(_chart(matched, title, (*STAY, *counts), "collectives"))
     pairs = matrix(tables, Selection(wanted.selection.ranks, MOST_PAIRS))
     shown = [messages, matched, nccl(tables, wanted.selection), pairs]
     if not charts and not any(table.rows for table in shown):
@@ -99,8 +104,8 @@ def communication_section(tables: Tables, wanted: PageOptions) -> Section | None
     return Section("communication", question, [table for table in shown if table.rows], charts)
 
 
-def _chart(table: Table, title: str, parts: tuple[str, ...]) -> Chart:
-    return Chart("sizes", table.name, title, "up_to_bytes", parts, "", "message up to", series="name")
+def _chart(table: Table, title: str, parts: tuple[str, ...], count: str) -> Chart:
+    return Chart("sizes", table.name, title, "up_to_bytes", parts, "", "message up to", series="name", count=count)
 
 
 def _communication_title(table: Table, times: tuple[str, ...], counts: str, noun: str) -> str:

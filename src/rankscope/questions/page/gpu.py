@@ -29,9 +29,9 @@ from rankscope.questions.wording import percent, seconds
 WHERE = Column("gpu", Unit.NAME, "Rank/GPU")
 MOST_NAMES = 1000
 ADDED = (
-    Column("compute_alone_ns", Unit.NS, "Computes", "`compute_ns` − `hidden_ns`"),
-    Column("overlap_ns", Unit.NS, "Computes and communicates", "`hidden_ns`: overlapped communication"),
-    Column("comm_exposed_ns", Unit.NS, "Communicates only", "`exposed_ns`: exposed communication"),
+    Column("compute_alone_ns", Unit.NS, "Compute only", "`compute_ns` − `hidden_ns`"),
+    Column("overlap_ns", Unit.NS, "Compute and communication", "`hidden_ns`: overlapped communication"),
+    Column("comm_exposed_ns", Unit.NS, "Communication only", "`exposed_ns`: exposed communication"),
     Column(
         "copy_alone_ns",
         Unit.NS,
@@ -76,7 +76,9 @@ def gpu_time_section(tables: Tables, wanted: PageOptions) -> Section | None:
         charts[0] = replace(charts[0], label=WHERE.name, row_axis="rank/GPU", orders=orders)
     charts[1:] = [replace(chart, label=WHERE.name, row_axis="rank/GPU") for chart in charts[1:]]
     gaps = gpu_gaps(tables, wanted.selection)
-    return Section("gpu_time", "Are the GPUs busy?", [*few.tables, *([gaps] if gaps.rows else [])], charts)
+    question = "Are the GPUs busy?"
+    question = question if len(table.rows) > 1 else question.replace("Are the GPUs", "Is the GPU")
+    return Section("gpu_time", question, [*few.tables, *([gaps] if gaps.rows else [])], charts)
 
 
 STEP_PARTS = (
@@ -136,8 +138,9 @@ def _time_title(table: Table) -> str:
     span = mean(table, "span_ns")
     if not span:
         return "The GPUs were idle"
-    text = f"The GPUs are idle {percent(mean(table, 'idle_ns') / span)} of the time"
+    gpus, communicate = ("The GPUs are", "communicate") if len(table.rows) > 1 else ("The GPU is", "communicates")
+    text = f"{gpus} idle {percent(mean(table, 'idle_ns') / span)} of the time"
     exposed = mean(table, "exposed_ns") / span
     if not exposed:
         return text
-    return f"{text}, and only communicate for {percent(exposed)}"
+    return f"{text}, and only {communicate} for {percent(exposed)}"

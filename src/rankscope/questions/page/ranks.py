@@ -85,14 +85,18 @@ def balance_section(tables: Tables, wanted: PageOptions) -> Section | None:
     by_host = hosts(tables, wanted.selection)
     if len(by_host.rows) > 1:
         shown = [*shown, cut(by_host)]
-    return Section("balance", "Do ranks and hosts share the work evenly?", shown, charts)
+    alone = "Time inside and outside MPI" if shared.rows else "CPU time"
+    question = "Do ranks and hosts share the work evenly?" if len(table.rows) > 1 else alone
+    return Section("balance", question, shown, charts)
 
 
 def _ranks_title(table: Table, parts: tuple[str, ...]) -> str:
     values = [number(cell) for cell in column(table, parts[0])]
     average, most = mean(table, parts[0]), max(values)
     who = column(table, "rank")[values.index(most)]
-    what = "outside MPI" if parts is MPI_PARTS else "of CPU time in user mode"
+    what = "time outside MPI" if parts is MPI_PARTS else "CPU time in user mode"
     if not average:
-        return f"No rank spends time {what}"
-    return f"Rank {who} spends the most time {what}: {seconds(most)}, {most / average:.2f} times the mean"
+        return f"No rank spends {what}"
+    if len(values) == 1:
+        return f"Rank {who} spends {seconds(most)} {'outside MPI' if parts is MPI_PARTS else f'of {what}'}"
+    return f"Rank {who} spends the most {what}: {seconds(most)}, {most / average:.2f} times the mean"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,7 +46,8 @@ def part_words(table: Table) -> dict[str, str]:
     """What a sentence calls the columns: as their headings, begun small unless that is an abbreviation."""
     titles = {each.name: each.title or each.name for each in table.columns}
     small = {name: title if title[1:2].isupper() else title[:1].lower() + title[1:] for name, title in titles.items()}
-    return small | {name: word for name, word in WORDS.items() if not small.get(name, "").startswith("idle")}
+    small |= {name: word for name, word in WORDS.items() if not small.get(name, "").startswith("idle")}
+    return {name: re.sub(r"^idle: (.*)$", r"idle (\1)", word) for name, word in small.items()}
 
 
 def largest_parts(means: Mapping[str, float], total: float, most: int = 3) -> str:

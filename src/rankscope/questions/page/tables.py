@@ -86,7 +86,8 @@ def _of_groups(table: Table) -> str:
     if len(table.rows) < 2:
         return "All behave alike." if table.rows else ""
     sizes = [int(number(cell)) for cell in column(table, "ranks")]
-    return f"{counted(sizes[0], 'rank')} behave alike, {sum(sizes[1:])} otherwise."
+    others = sum(sizes[1:])
+    return f"{counted(sizes[0], 'rank')} behave alike, {others} {'differs' if others == 1 else 'differ'}."
 
 
 def _of_places(table: Table) -> str:

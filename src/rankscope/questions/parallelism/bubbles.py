@@ -48,7 +48,7 @@ TIMES = (
         "transfer_ns",
         Unit.NS,
         "Exposed transfer",
-        "idle while a message is transferred that it waits for: since both ends have come to it",
+        "idle while a message that it waits for is being transferred: since both ends posted it",
     ),
     Column(
         "imbalance_ns",

@@ -22,7 +22,7 @@ PROGRAM_COLUMNS = (
     Column(
         "program", Unit.NAME, "Program", "name of the function that was compiled, or what was done with its results"
     ),
-    Column("runs", Unit.COUNT, "Runs", "how often it was started, on the rank with most; torch does not tell"),
+    Column("runs", Unit.COUNT, "Runs", "how often it was started, on the rank with most; torch does not say"),
     Column(
         "start_ns",
         Unit.NS,

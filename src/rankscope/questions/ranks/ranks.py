@@ -115,7 +115,7 @@ RANKS_COLUMNS = (
         Unit.NAME,
         "Ended",
         "exit code, signal, MPI_Abort(code), still running, vanished (its end was not recorded), stopped by Ray (as "
-        "its workers are when the program ends) or unknown; empty where a loaded file does not tell",
+        "its workers are when the program ends) or unknown; empty where a loaded file does not say",
     ),
     Column("pid", Unit.NAME, "Pid"),
 )

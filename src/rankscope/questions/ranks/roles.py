@@ -54,7 +54,7 @@ ROLES_COLUMNS = (
         "idle_ns",
         Unit.NS,
         "Idle",
-        "mean: `elapsed_ns` − all of the above, at least 0: nothing was asked of it, or what it did is not seen; calls "
+        "mean: `elapsed_ns` − all of the above, at least 0: it had no work, or what it did is not recorded; calls "
         "that are executed at the same time by several threads count each",
     ),
 )

@@ -8,7 +8,7 @@ from typing import Any
 from rankscope.model.records import COLLECTIVE_LAYERS, Layer, Role
 from rankscope.model.tables import Cell, Column, Table, Tables, Unit, sql_list
 from rankscope.questions.selection import ALL, Selection
-from rankscope.questions.wording import counted, ending_text, ranges
+from rankscope.questions.wording import counted, ending_text, ranges, rank_words
 
 # ---------------------------------------------------------------- what did the recording itself cost?
 OVERHEAD_COLUMNS = (
@@ -19,7 +19,7 @@ OVERHEAD_COLUMNS = (
         Unit.NS,
         "Recording, at least",
         "`steps_cost_ns` + `gpu_cost_ns` + (`calls` − `collectives`) × `call_cost_ns` + `collectives` × the larger of "
-        "`call_cost_ns` and `collective_cost_ns`: at least, for what is not measured costs something too",
+        "`call_cost_ns` and `collective_cost_ns`: a lower bound, because what is not measured costs something too",
     ),
     Column("share", Unit.SHARE, "% of elapsed, at least", "(`cost_ns` + `setup_ns`) ÷ `elapsed_ns` of the process"),
     Column(
@@ -186,7 +186,8 @@ def _add_expected(tables: Tables, table: Table) -> None:
     table.rows.append(("ranks seen", len(seen), ranges(seen)))
     sql = "SELECT DISTINCT host FROM ranks WHERE role = 'rank' AND host <> '' ORDER BY host"
     hosts = [row[0] for row in tables.query(sql)]
-    table.rows.append(("hosts seen", len(hosts), _names(hosts)))
+    if hosts:
+        table.rows.append(("hosts seen", len(hosts), _names(hosts)))
 
 
 def _compare(table: Table, source: str, size: int, seen: list[int]) -> None:
@@ -373,7 +374,7 @@ def _add_warnings(tables: Tables, table: Table) -> None:
         WHERE severity = 'warning' AND notes.tool = '' GROUP BY text ORDER BY text"""
     for text, told_by in tables.query(sql):
         ranks = [rank for rank in told_by if rank is not None]
-        table.warnings.append(f"{text} (rank {ranges(ranks)})" if ranks else text)
+        table.warnings.append(f"{text} ({rank_words(ranks)})" if ranks else text)
 
 
 def _recorded(tables: Tables) -> bool:

@@ -13,7 +13,7 @@ from rankscope.pictures import Advice, Bar, Bars, Screen
 from rankscope.questions.run.coverage import LOSSES
 from rankscope.questions.run.screen_ranks import IDLE, OWN, Answer, Row, compared, number, percent, rows_of
 from rankscope.questions.steps.traced import KERNELS, SAID
-from rankscope.questions.wording import counted, ranges, seconds, size
+from rankscope.questions.wording import counted, rank_words, seconds, size
 
 # Every word of the screen with its meaning: docs/reference/metrics.md and `rankscope explain` have them from here.
 LABELS = {
@@ -181,7 +181,9 @@ def _facts(about: Row, coverage: Table, summed: str) -> list[str]:
         verb = "exited " if end.startswith("exit") else "" if end.startswith("stopped") else "ended with "
         facts.append(f"all {verb}{end.removeprefix('exit ')}")
     else:
-        facts += [f"{row['count']} × {end} (rank {row['where']})" for end, row in ends.items()]
+        facts += [
+            f"{row['count']} × {end} (rank{'s' * (row['count'] != 1)} {row['where']})" for end, row in ends.items()
+        ]
     return facts
 
 
@@ -193,14 +195,14 @@ def _missing(coverage: Table, ranks: Table, loaded: bool, load: str) -> list[str
     if not missing:
         return []
     if loaded:
-        which = f" (rank {ranges(seen)})" if seen else ""
+        which = f" ({rank_words(seen)})" if seen else ""
         others = "the other one" if len(missing) == 1 else f"the other {len(missing):,}"
         return [
             f"INCOMPLETE: {len(seen):,} of {expected:,} ranks loaded{which}: who waits for whom cannot be seen. "
             f"Load {others}: `{load}`"
         ]
     return [
-        f"INCOMPLETE: {len(missing):,} of {expected:,} ranks not recorded (rank {ranges(missing)}): sums are too "
+        f"INCOMPLETE: {len(missing):,} of {expected:,} ranks not recorded ({rank_words(missing)}): sums are too "
         "small. "
         "Start every rank under `rankscope run`, or collect files left on dead ranks' nodes: `rankscope gather`"
     ]
@@ -420,7 +422,26 @@ def _routines(answer: Answer) -> Bars | None:
 
 def _routine(row: Row) -> str:
     """Some tools have a rank's MPI time in one sum."""
-    return "ranks not split by call" if row["name"] == "(all MPI)" else str(row["name"])
+    return "not split by call" if row["name"] == "(all MPI)" else str(row["name"])
+
+
+LAYERS: dict[str, str] = {
+    Layer.GLOO: "Gloo",
+    Layer.ONECCL: "oneCCL",
+    Layer.CUDA_API: "CUDA",
+    Layer.HIP_API: "HIP",
+    Layer.XPU_API: "SYCL",
+    Layer.ZE: "Level Zero",
+    Layer.OPENCL: "OpenCL",
+    Layer.OMP: "OpenMP",
+    Layer.HOROVOD: "Horovod",
+    Layer.PYTHON: "Python",
+    Layer.OS: "operating system",
+    Layer.CALLS: "system call",
+    **{
+        layer: layer.upper() for layer in (Layer.MPI, Layer.NCCL, Layer.JAX, Layer.NVTX, Layer.GPU, Layer.CXI, Layer.IO)
+    },
+}
 
 
 def _tallies(answer: Answer) -> Bars | None:
@@ -432,7 +453,7 @@ def _tallies(answer: Answer) -> Bars | None:
         return None
     layer = max(layers, key=lambda key: layers[key])
     of_layer = [row for row in rows if row["layer"] == layer]
-    title = f"Where the time of {layer} goes"
+    title = f"Where {LAYERS.get(layer, layer)} time goes"
     return _largest(of_layer, lambda row: str(row["name"]), title, "tallies", "summed over ranks")
 
 

@@ -115,7 +115,7 @@ def _verdict(ranked: Sequence[Growth]) -> str:
     growing = [growth for growth in ranked if growth.series.unit == "ns" and factor(growth) >= STEADY]
     if growing:
         most = growing[0]
-        sentences.append(f"{_what(most)} grows most: {_ends(most)}, {factor(most):.2g} times as long.")
+        sentences.append(f"{_what(most)} adds the most time: {_ends(most)}, {factor(most):.2g} times as long.")
     verdict = " ".join(sentences) or "Nothing grows by more than a tenth."
     return verdict[0].upper() + verdict[1:]
 
@@ -170,9 +170,10 @@ def _point(growth: Growth, to: Sequence[float]) -> Advice:
     """One series: what it does, by which law, and where that leads."""
     level = "GROWS" if factor(growth) >= STEADY else "FALLS" if factor(growth) <= 1 / STEADY else "STEADY"
     fit = growth.choice.fit if growth.choice else None
-    law = f"by the model {formula(growth)}" if fit else f"no model: {'; '.join(growth.doubts)}"
+    law = f"by the model {formula(growth)}" if fit else f"no model ({'; '.join(growth.doubts)})"
     texts = [f"at {scale:g} {growth.series.axis}: {' – '.join(_projected(growth, scale))}" for scale in to]
-    return Advice(level, f"{_what(growth)}: {_ends(growth)}", "; ".join([law, *texts]), [], "")
+    what = _what(growth)
+    return Advice(level, f"{what[0].upper()}{what[1:]}: {_ends(growth)}", "; ".join([law, *texts]), [], "")
 
 
 def _what(growth: Growth) -> str:

@@ -162,7 +162,7 @@ PHASES_COLUMNS = (
         "phase",
         Unit.NAME,
         "Phase",
-        "the innermost of imports, init, first collective and first step that goes on, else what has been passed",
+        "the innermost of imports, init, first collective and first step that is under way, else the last one passed",
     ),
     Column("what", Unit.NAME, "What", "the function that began or ended it, on most ranks"),
     Column("ranks", Unit.COUNT, "Ranks", "number of ranks that have the phase"),

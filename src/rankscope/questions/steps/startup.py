@@ -13,7 +13,7 @@ COLUMNS = (
     Column("part", Unit.NAME, "Part"),
     Column("what", Unit.NAME, "What", "the function or module that takes most of it, on the rank with `max_ns`"),
     Column("ranks", Unit.COUNT, "Ranks", "number of ranks of which it is known"),
-    Column("share", Unit.SHARE, "% of start-up", "median of the part ÷ median of the way to the end of the first step"),
+    Column("share", Unit.SHARE, "% of start-up", "median of the part ÷ median time to the end of the first step"),
     Column("median_ns", Unit.NS, "Median", "median of these ranks"),
     Column("max_ns", Unit.NS, "Max", "longest of these ranks"),
     Column("longest_rank", Unit.NAME, "Longest on", "the rank with `max_ns`"),

@@ -80,7 +80,7 @@ COLUMNS = (
         "waited_ns",
         Unit.NS,
         "Others wait",
-        "per step, by how much its peers (median) are blocked in collectives longer than it is, by the same estimate",
+        "per step, how much longer its peers (median) are blocked in collectives, by the same estimate",
     ),
     Column("steps", Unit.COUNT, "Steps", "number of steps compared"),
     Column("cause_ns", Unit.NS, "Due to it", "excess in the cause alone, per step"),

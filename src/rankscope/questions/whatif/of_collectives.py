@@ -147,6 +147,8 @@ ENTER, LEAVE = "enter", "leave"
 LATER = 2  # than the calls of messages at the same time
 EARLIER_WAITS = 0.05  # of a step: so much must be unexplained by what is waited for at its end
 EDGE = 0.05  # of a step: by so much may what belongs to it be late
+NOTED = 0.1  # of a step: by so much may an end be noted after it
+MOSTLY = 0.5  # of the time from its issue to the end of the step: blocked for so long, the loop waited for it
 
 
 @dataclass(slots=True)
@@ -258,6 +260,7 @@ class _Assembly:
         ranks = len(host)
         state = _State(host, host_time, np.zeros(ranks), {})
         collectives = self._collectives(self._rows[step])
+        self._end_with_the_step(step, [collective for _, _, collective in collectives])
         if not self._moments[step]:
             self._find_waits(step, [collective for _, _, collective in collectives])
         for _, _, event in sorted([*collectives, *self._moments[step]]):
@@ -330,6 +333,24 @@ class _Assembly:
         )
         state.time[mine] = collective.end[those]
         state.blocked[mine] += waited
+
+    def _end_with_the_step(self, step: int, collectives: Sequence[_Collective]) -> None:
+        """A library may note the end of a collective only after it has woken the loop that was blocked by it: what the
+        loop waited for, by the time that it was blocked since the issue, ended no later than its step."""
+        exposed, end = self.steps.exposed[:, step], self.steps.end[:, step]
+        late_ns = NOTED * (end - self.steps.begin[:, step])
+        rest_ns = exposed.copy()
+        for collective in collectives:
+            if not collective.in_progress:
+                rest_ns[collective.members] -= collective.end - collective.enter
+        for collective in collectives:
+            if collective.in_progress:
+                mine = collective.members
+                is_late = (collective.end > end[mine]) & (collective.end <= end[mine] + late_ns[mine])
+                is_late &= np.isfinite(rest_ns[mine]) & (
+                    rest_ns[mine] >= np.maximum(late_ns[mine], MOSTLY * (end[mine] - collective.enter))
+                )
+                collective.end = np.where(is_late, end[mine], collective.end)
 
     def _find_waits(self, step: int, collectives: Sequence[_Collective]) -> None:
         """Which ranks were blocked by collectives in progress before the end of the step."""

@@ -34,14 +34,14 @@ MODEL_COLUMNS = (
     Column("ranks", Unit.COUNT, "Ranks", "ranks in the model"),
     Column("steps", Unit.COUNT, "Steps", "steps that were replayed"),
     Column("recorded_ns", Unit.NS, "Recorded step", "mean of the recorded step times of these steps"),
-    Column("replayed_ns", Unit.NS, "Replayed step", "mean of the step times that the replay gives back"),
+    Column("replayed_ns", Unit.NS, "Replayed step", "mean of the replayed step times"),
     Column("error", Unit.SHARE, "Model error", "median over the steps of |replayed − recorded| ÷ recorded"),
     Column(
         "usual_error",
         Unit.SHARE,
-        "With usual transfers",
+        "Error, typical transfers",
         "the same where each transfer is as long as in the median step, so that whatever was longer must be wait that "
-        "the model explains; empty of very large runs, may be above 1",
+        "the model explains; empty for very large runs, may be above 1",
     ),
     Column(
         "worst_error", Unit.SHARE, "Worst step", "largest |replayed − recorded| ÷ recorded of a step; may be above 1"
@@ -61,8 +61,8 @@ WHATIF_COLUMNS = (
         "`step_ns`: two runs of one job differ, however steady each of them is",
     ),
     Column("step_high_ns", Unit.NS, "Rerun to", "`step_ns` + u"),
-    Column("saved_ns", Unit.NS, "Saved", "`replayed_ns` of the model − `step_ns`; less than 0: the step gets longer"),
-    Column("saved_share", Unit.SHARE, "Saved share", "`saved_ns` ÷ `replayed_ns`; less than 0: the step gets longer"),
+    Column("saved_ns", Unit.NS, "Saved", "`replayed_ns` of the model − `step_ns`; negative: the step gets longer"),
+    Column("saved_share", Unit.SHARE, "Saved share", "`saved_ns` ÷ `replayed_ns`; negative: the step gets longer"),
     Column(
         "saved_low",
         Unit.SHARE,
@@ -177,8 +177,8 @@ class Model:
         table = Table("whatif_model", "Model", MODEL_COLUMNS, [row], notes=list(self.notes), vertical=True)
         if usual is not None and usual > MUCH_UNUSUAL:
             table.warnings.append(
-                f"With usual transfers the steps are missed by {100 * usual:.0f} %: transfers vary that much, or ranks "
-                "wait for something that is not in the record; what is saved is as uncertain."
+                f"With typical transfer times the replay is off by {100 * usual:.0f} %: transfers vary that much, or "
+                "ranks wait for something that was not recorded. Savings are as uncertain."
             )
         return table
 
@@ -246,8 +246,8 @@ def whatif(model: Model, changes: Sequence[Change]) -> Table:
         results.append((list(together), model.changed_ns(together)))
     rows = [_row(_words(changes), base, ns, _by_chance(model, changes)) for changes, ns in results]
     notes = [
-        f"Saved of the mean replayed step, {seconds(base.mean())}; intervals: 95 %, of these steps resampled, and "
-        "(Rerun) of what another run would take, with its own noise."
+        f"Saved: of the mean replayed step, {seconds(base.mean())}. 95 % intervals: From and To by resampling these "
+        "steps; Rerun is what another run would take, its own noise included."
     ]
     kinds = {change.kind for changes, _ in results for change in changes}
     if {"stage", "ideal"} <= kinds:
@@ -263,7 +263,7 @@ def whatif(model: Model, changes: Sequence[Change]) -> Table:
     if not rows:
         notes.insert(0, "None of the obvious changes saves 0.2 % of a step or more.")
     if "bandwidth" in kinds:
-        notes.append("Bandwidth: the whole transfer is assumed to shrink; how much of it is latency is not known.")
+        notes.append("Bandwidth: all of the transfer is assumed to shrink; how much of it is latency is unknown.")
     return Table("whatif", "What if", WHATIF_COLUMNS, rows, notes=notes)
 
 

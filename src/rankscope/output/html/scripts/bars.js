@@ -88,11 +88,11 @@ export class Bars {
     this.columns.forEach((column, at) => {
       const swatch = make('span', { class: 'swatch' });
       swatch.style.background = this.colours[at];
-      const entry = make('button', { type: 'button', title: column.formula ?? false, 'aria-pressed': String(!this.hidden.has(column.name)) }, swatch, column.title);
+      const entry = make('button', { type: 'button', title: column.formula ?? false, 'aria-pressed': String(!this.hidden.has(column.name)) }, swatch, column.legend ?? column.title);
       entry.addEventListener('click', () => this.toggle(column.name, entry));
       legend.append(make('li', {}, entry));
     });
-    const made = this.columns.length > 1 ? [legend] : [];
+    const made = this.columns.length > 1 || this.chart.named ? [legend] : [];
     const orders = this.chart.orders.filter((name) => place(this.table, name) >= 0);
     if (orders.length > 1 && this.table.rows.length > 1) {
       const options = orders.map((name) => [name, this.table.columns[place(this.table, name)].title]);

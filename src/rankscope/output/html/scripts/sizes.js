@@ -2,6 +2,7 @@
 import { make } from './elements.js';
 import { compare, place } from './data.js';
 import { Bars } from './bars.js';
+import { shown } from './numbers.js';
 
 const MOST_SERIES = 8;
 
@@ -15,7 +16,7 @@ export class Sizes {
     host.replaceChildren(...cells);
     this.bars = chart.parts.map((part, at) => {
       const title = titles[at];
-      const own = { ...chart, title: `${chart.title} (${title})`, parts: names, orders: [], value_axis: title.toLowerCase() };
+      const own = { ...chart, title: `${chart.title} (${title})`, parts: names, orders: [], named: true, value_axis: title.toLowerCase() };
       return new Bars(own, pivot(chart, table, part, names), hosts[at]);
     });
   }
@@ -47,6 +48,18 @@ function seriesOf(chart, table) {
   return names.length > MOST_SERIES ? [...names.slice(0, MOST_SERIES - 1), 'all others'] : names;
 }
 
+// How many operations each of the names stands for, over all sizes; the last for all that are not kept.
+function countsOf(chart, table, kept) {
+  const [series, count] = [chart.series, chart.count].map((name) => place(table, name));
+  if (count < 0) return null;
+  const sums = kept.map(() => 0);
+  for (const row of table.rows) {
+    const at = kept.indexOf(row[series]);
+    sums[at < 0 ? kept.length - 1 : at] += row[count] ?? 0;
+  }
+  return sums;
+}
+
 // Rows by size, a column for each operation; the operations that matter least share one.
 function pivot(chart, table, part, kept) {
   const [size, series, value] = [chart.label, chart.series, part].map((name) => place(table, name));
@@ -57,6 +70,8 @@ function pivot(chart, table, part, kept) {
     rows[sizes.indexOf(row[size])][1 + (at < 0 ? kept.length - 1 : at)] += row[value] ?? 0;
   }
   const { unit } = table.columns[value];
-  const columns = [table.columns[size], ...kept.map((name) => ({ name, title: String(name), unit, shown: true }))];
+  const counts = countsOf(chart, table, kept);
+  const legend = (name, at) => (counts ? `${name} (${shown(counts[at], 'count')})` : String(name));
+  const columns = [table.columns[size], ...kept.map((name, at) => ({ name, title: String(name), legend: legend(name, at), unit, shown: true }))];
   return { name: table.name, title: table.title, columns, rows };
 }
