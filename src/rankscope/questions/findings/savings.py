@@ -37,6 +37,9 @@ def replayed_savings(tables: Tables, findings: Sequence[Finding]) -> None:
         finding.saved_ns = (before - after) * steps
         if change.kind == "stage":
             _advise_of_stage(finding, model, before - after)
+        elif change.kind == "even":
+            share = (before - after) / before
+            finding.title += f"; equal ones would save {seconds(before - after)} of each step ({100 * share:.0f} %)"
 
 
 # by the kind of the what-if: why it saves less than its title says that a step loses, and why more
