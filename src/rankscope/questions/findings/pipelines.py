@@ -55,7 +55,7 @@ def uneven_micro_batches(tables: Tables) -> list[Finding]:
     return [
         Finding(
             "uneven_micro_batches",
-            f"Micro-batches take unequal time: one in twenty {unequal.tail:.2g} times the median or more, forward and "
+            f"Micro-batches take unequal time: one in twenty at least {unequal.tail:.2g} times the median, forward and "
             "backward alike",
             "pack sequences so that every micro-batch costs the same, on all data-parallel ranks (attention grows "
             "with the square of a sequence's length)",
