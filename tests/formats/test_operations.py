@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +16,14 @@ import pytest
 from rankscope.formats.operations import read, sniff
 from rankscope.formats.source import Hints, Source
 from rankscope.model.records import BadFile, Reading
+from rankscope.model.tables import Wrong
+from rankscope.questions.findings.table import findings_of
 from rankscope.questions.messages.messages import messages
 from rankscope.questions.run.coverage import coverage
+from rankscope.questions.whatif.whatif import model_of, whatif
 from rankscope.store.run import RunTables
 from runs.loaded import run_of, shared_file
-from synthetic_operations import Job, simulate, write
+from synthetic_operations import COLUMNS, Job, simulate, write
 
 # two stages x two data-parallel ranks, one micro-batch; rank 2 of stage 1 is late to the collective of its stage
 HEADER = "dp_rank,stage,rank,step,optype,start_ts,duration,seq_id,mb_id"
@@ -200,6 +205,46 @@ def test_a_rank_that_is_missing_is_said(tmp_path: Path) -> None:
     pq.write_table(without, tmp_path / "table.parquet")
     tables = run_of(read(Source(tmp_path / "table.parquet")))
     assert any("no rank for 1 of 8 combinations" in text for (text,) in tables.query("SELECT text FROM notes"))
+
+
+DAMAGED_KINDS = ("clip", "barrier", "forward-recv", "backward-send", "gc", "x", "grads-reduce-scatter")
+
+
+def damaged(chance: random.Random, job: Job) -> str:
+    """A table with rows lost, twice, of other kinds and ranks and at other times, and perhaps without some columns."""
+    rows = [list(row) for row in simulate(job)[0]]
+    for _ in range(chance.choice((0, 1, 3, 30))):
+        at, column, what = chance.randrange(len(rows)), chance.randrange(len(COLUMNS)), chance.random()
+        if what < 0.2 and len(rows) > 1:
+            del rows[at]
+        elif what < 0.3:
+            rows.insert(at, list(chance.choice(rows)))
+        elif COLUMNS[column] == "optype":
+            rows[at][column] = chance.choice(DAMAGED_KINDS)
+        elif COLUMNS[column] in ("start_ts", "duration"):
+            rows[at][column] = chance.choice((0.0, 1e-9, 5.0, float(rows[at][column]) * 2, 1e6))
+        else:
+            rows[at][column] = chance.choice((0, 1, 2, 3, -1, 7, 1_000_000))
+    without: tuple[str, ...] = chance.choice(((), (), ("stage",), ("dp_rank",), ("seq_id", "mb_id")))
+    kept = [at for at, name in enumerate(COLUMNS) if name not in without]
+    lines = [",".join(COLUMNS[at] for at in kept), *(",".join(str(row[at]) for at in kept) for row in rows)]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("seed", [*range(10), 60, 121, 127, 253, 305, 460])
+def test_damaged_tables_are_answered_or_refused(seed: int) -> None:
+    chance = random.Random(seed)
+    stages, data, batches, steps = (chance.randint(1, 4) for _ in range(4))
+    job = Job(chance.choice(("gpipe", "1f1b")), stages, data, batches, steps, seed=seed)
+    job = replace(job, unrecorded=chance.random() < 0.5, tensor=chance.choice((1, 4)), uneven=chance.choice((0.0, 0.5)))
+    try:
+        tables = run_of(readings(damaged(chance, job)))
+    except BadFile:
+        return
+    with contextlib.suppress(Wrong):  # no model of such a run
+        whatif(model_of(tables), [])
+    findings_of(tables)
+    messages(tables)
 
 
 def test_the_sample_of_a_real_job() -> None:

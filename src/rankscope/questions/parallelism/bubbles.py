@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -378,7 +379,9 @@ def _of_operations(tables: Tables) -> Bubbles | None:
         of_stage: dict[int, list[int]] = {}
         for rank, stage in sorted({(operation.rank, operation.stage) for operation in passes}):
             of_stage.setdefault(stage, []).append(rank)
-        if len({len(ranks) for ranks in of_stage.values()}) > 1:
+        both = {operation.rank for operation in passes if _pass(operation) == "forward"}
+        both &= {operation.rank for operation in passes if _pass(operation) == "backward"}
+        if len({len(ranks) for ranks in of_stage.values()}) > 1 or not both.issuperset(chain(*of_stage.values())):
             continue
         pipelines = list(zip(*of_stage.values(), strict=True))
         of_rank: dict[int, list[TimedOperation]] = {}
@@ -414,7 +417,7 @@ def _schedule(passes: Sequence[TimedOperation]) -> tuple[str, int, int]:
     lowest = min(operation.rank for operation in passes if operation.stage == 0)
     first = [operation for operation in passes if operation.stage == 0 and operation.rank == lowest]
     forward = [operation for operation in first if _pass(operation) == "forward"]
-    backward = min(operation.usual_start for operation in first if _pass(operation) == "backward")
+    backward = min((operation.usual_start for operation in first if _pass(operation) == "backward"), default=np.inf)
     ahead = sum(operation.usual_start < backward for operation in forward)
     chunks = max(1, len({operation.key[2] for operation in forward}))
     batches = len(forward) // chunks

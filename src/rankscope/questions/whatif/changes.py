@@ -104,6 +104,8 @@ class Change:
         """Each forward and backward pass as long as the mean of its step, over the ranks of its stage."""
         own_ns = time.own_ns.copy()
         rows = micro_batch_rows(program)
+        if not len(rows):
+            return time
         of_kind = np.unique(program.stage[rows] * len(program.parts) + program.part[rows], return_inverse=True)[1]
         sums = np.zeros((int(of_kind.max()) + 1, own_ns.shape[1]))
         np.add.at(sums, of_kind, own_ns[rows])
@@ -198,6 +200,8 @@ def _as_median_rank(program: Program, time: Durations) -> Durations:
         ranks = np.flatnonzero(stage_of == stage)
         chosen[ranks[np.argsort(totals[ranks], kind="stable")[(len(ranks) - 1) // 2]]] = True
     rows = np.flatnonzero(chosen[program.rank])
+    if not len(rows):  # those have done nothing in these steps
+        return time
     rows = rows[np.argsort(program.peers[rows], kind="stable")]
     known = program.peers[rows]
     # operations with one code mostly stand together
