@@ -128,6 +128,8 @@ def test_micro_batches_that_differ(slow: dict[int, float], tmp_path: Path) -> No
     rows = {str(row[0]): float(str(row[1])) for row in whatif(model, []).rows}
     even_ns = rows["all micro-batches alike"]
     assert rows["ideal: no rank ever late, the same work shared evenly by stages and micro-batches"] <= even_ns * 1.001
+    both = [Change("balance"), Change("even")]
+    assert model.changed_ns(both) == pytest.approx(model.changed_ns(both[::-1]))
     found = {finding.rule: finding for finding in findings_of(tables)}
     saved_ns = found["uneven_micro_batches"].saved_ns
     assert saved_ns is not None and saved_ns / 12 == pytest.approx(model.replayed_ns.mean() - packed_ns, rel=0.05)

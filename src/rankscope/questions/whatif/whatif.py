@@ -205,7 +205,7 @@ def _changed_ns(program: Program, changes: Sequence[Change]) -> Array:
 
 def _replayed_with(program: Program, changes: Sequence[Change]) -> Array:
     time = program.time
-    for change in changes:
+    for change in sorted(changes, key=lambda change: change.kind != "even"):  # in whatever order they were asked for
         time = change.applied(program, time)
     ends = program.replay(time)
     if program.begins is not None and len(program.begins) >= SETTLED:
