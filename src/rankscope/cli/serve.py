@@ -32,9 +32,9 @@ def run(argv: list[str]) -> int:
     except (OSError, OverflowError) as problem:
         why = getattr(problem, "strerror", None) or "ports go from 0 to 65535"
         return refused(f"--port {options.port}: {why.lower()}: choose another, or 0 for any free one")
-    print(server.address, flush=True)
     with server:
         try:
+            print(server.address, flush=True)
             server.serve_forever()
         except KeyboardInterrupt:
             pass  # the way to end it
