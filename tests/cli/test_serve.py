@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import http.client
+import io
 import json
 import os
 import re
@@ -273,3 +274,14 @@ def test_an_empty_folder_says_how_to_record(tmp_path: Path) -> None:
     made = PageServer(tmp_path)
     assert "rankscope run" in made.site.answer("/").text
     made.server_close()
+
+
+def test_an_interrupt_while_the_address_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads the line may be faster than the call that prints it."""
+
+    class Interrupted(io.StringIO):
+        def flush(self) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "stdout", Interrupted())
+    assert serve([str(tmp_path)]) == 0
