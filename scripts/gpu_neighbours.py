@@ -195,9 +195,9 @@ def main() -> int:
         with (folder / "turns.jsonl").open("w") as out:
             play(list(jobs), begun + options.seconds, out)
             alternating = next(job for job in jobs if job.name == "alternating")
-            for number in (-1, -2):  # more of what is compared call by call
-                taken_us = {"alternating": alternating.ask(f"go {ALTERNATING_COUNT}", TURN_S)}
-                out.write(json.dumps({"round": number, "jobs": taken_us}) + "\n")
+            for number, by in enumerate(("", "calls") * 3):  # more of what is compared within one process
+                taken_us = {"alternating": alternating.ask(f"go {ALTERNATING_COUNT} {by}", TURN_S)}
+                out.write(json.dumps({"round": -1 - number, "by": by, "jobs": taken_us}) + "\n")
         print(f"rounds until {time.monotonic() - begun:.1f} s", flush=True)
         crashed, profiled = crashing(folder, options.backend)
         ends |= {job.name: job.end() for job in jobs}

@@ -55,26 +55,32 @@ def check_recorded(checks: Checks, folder: Path, ends: dict[str, Any]) -> None:
 
 
 def check_cost(checks: Checks, rounds: list[dict[str, Any]]) -> None:
-    """In one process call by call: what the plugins take, and the whole enqueuing call, which varies a hundred times as
-    much. Processes differ by themselves, so theirs are told."""
+    """In one process by turns: what the plugins take, and the whole enqueuing call, which varies a hundred times as
+    much. Processes differ by themselves, so theirs are told. Judged are turns of many calls, as a job makes them, with
+    nothing but these between; with turns of single calls either side finds less in the caches than in a job."""
     warm = [line["jobs"] for line in rounds if line["round"] != 0]
+    within = [line for line in rounds if line["round"] < 0]
+    batches = [line["jobs"] for line in within if not line.get("by")]
+    singles = [line["jobs"] for line in within if line.get("by")]
 
-    def of_sides(*names: str) -> list[list[float]]:
-        return [[value for jobs in warm for value in jobs.get("alternating", {}).get(name, [])] for name in names]
+    def of_sides(turns: list[dict[str, Any]], *names: str) -> list[list[float]]:
+        return [[value for jobs in turns for value in jobs.get("alternating", {}).get(name, [])] for name in names]
 
-    plugins = of_sides("plugin_ns", "behind_plugin_ns")
-    if all(plugins):
+    for turns, how in ((batches, "turns of 40"), (singles, "turns of one")):
+        plugins = of_sides(turns, "plugin_ns", "behind_plugin_ns")
+        if not all(plugins):
+            checks.that(turns is not batches, "collectives were timed in the plugins of either side")
+            continue
         alone, behind = (statistics.median(side) for side in plugins)
         quarters = [statistics.quantiles(side, n=4) for side in plugins]
         checks.note(
-            f"in the plugins, of a collective: theirs alone {alone:.0f} ns (middle half {quarters[0][0]:.0f} to "
+            f"{how}: in the plugins, of a collective: theirs alone {alone:.0f} ns (middle half {quarters[0][0]:.0f} to "
             f"{quarters[0][2]:.0f}), behind ours {behind:.0f} ns ({quarters[1][0]:.0f} to {quarters[1][2]:.0f})"
         )
-        checks.note(f"standard error of the difference of the medians: {error_of(*plugins):.0f} ns")
-        checks.under("us added in the plugins to a collective, median", (behind - alone) / 1e3, MOST_ADDED_US)
-    else:
-        checks.that(False, "no collective was timed in the plugins of either side")
-    sides = of_sides("us", "behind_us")
+        checks.note(f"{how}: standard error of the difference of the medians: {error_of(*plugins):.0f} ns")
+        if turns is batches:
+            checks.under("us added in the plugins to a collective, median", (behind - alone) / 1e3, MOST_ADDED_US)
+    sides = of_sides(warm, "us", "behind_us")
     if all(sides):
         alone, behind = map(statistics.median, sides)
         quarters = [statistics.quantiles(side, n=4)[0] for side in sides]

@@ -1,7 +1,8 @@
 """gpu_same.py FOLDER: programs on a GPU, bare and recorded in several modes: the same output and exit code?
 
 Leaves FOLDER/same.md (the table), FOLDER/same.json, and the recorded runs in FOLDER/runs. Standard library only.
-`--only NAME,…` chooses programs, `--modes NAME,…` modes, `--seconds N` bounds the whole.
+`--only NAME,…` chooses programs, `--modes NAME,…` modes, `--seconds N` bounds the whole; `--at-once N` runs programs
+beside each other (the modes of one program still one after the other).
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -111,40 +114,59 @@ def main() -> int:
     parser.add_argument("--only", default="")
     parser.add_argument("--modes", default="")
     parser.add_argument("--seconds", type=int, default=540)
+    parser.add_argument("--at-once", type=int, default=1, metavar="N", help="programs that run beside each other")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    began, rows, details = time.monotonic(), [], {}
-    for program in PROGRAMS_TO_RUN:
-        if options.only and program.name not in options.only.split(","):
-            continue
-        command = [sys.executable, str(PROGRAMS / program.arguments[0]), *program.arguments[1:]]
-        if time.monotonic() - began + 20 > options.seconds:
-            rows.append((program.name, "-", "not run: the time was up", "", ""))
-            continue
-        bare, again = (run(command, dict(os.environ), program.seconds) for _ in range(2))
-        details[program.name] = {"bare": asdict(bare), "bare again": asdict(again)}
-        for mode in program.modes:
-            if options.modes and mode not in options.modes.split(","):
-                continue
-            if time.monotonic() - began + 20 > options.seconds:
-                rows.append((program.name, mode, "not run: the time was up", "", ""))
-                continue
-            target = options.folder / "runs" / f"{program.name}-{mode}"
-            outcome = run(recorded_command(command, mode, target), recorded_environment(program, mode), program.seconds)
-            details[program.name][mode] = asdict(outcome)
-            files = sum(1 for _ in target.rglob("*.rank"))
-            verdict = judge(bare, again, outcome)
-            rows.append((program.name, mode, verdict, f"{bare.wall_s} / {outcome.wall_s}", str(files)))
-            print(*rows[-1], sep=" | ", flush=True)
-            if verdict.startswith("DIFFERS"):
-                print(outcome.errors[-1500:], flush=True)
-            write(options.folder, rows, details)
-    write(options.folder, rows, details)
-    return int(any(row[2].startswith("DIFFERS") for row in rows))
+    results = Results(options.folder, time.monotonic() + options.seconds - 20)
+    programs = [program for program in PROGRAMS_TO_RUN if not options.only or program.name in options.only.split(",")]
+    modes = options.modes.split(",") if options.modes else list(MODES)
+    with ThreadPoolExecutor(options.at_once) as pool:
+        list(pool.map(lambda program: compare(program, modes, results), sorted(programs, key=lambda p: -p.seconds)))
+    return int(any(row[2].startswith("DIFFERS") for row in results.rows))
 
 
-def write(folder: Path, rows: list[tuple[str, ...]], details: dict[str, object]) -> None:
-    """After every run: what was done is kept whatever comes."""
+class Results:
+    """Written after every run: what was done is kept whatever comes."""
+
+    def __init__(self, folder: Path, until: float) -> None:
+        self.folder, self.until = folder, until
+        self.rows: list[tuple[str, ...]] = []
+        self.details: dict[str, dict[str, object]] = {}
+        self.lock = threading.Lock()
+
+    def add(self, row: tuple[str, ...], outcomes: dict[str, Outcome]) -> None:
+        with self.lock:
+            self.rows.append(row)
+            self.details.setdefault(row[0], {}).update({name: asdict(outcome) for name, outcome in outcomes.items()})
+            print(*row, sep=" | ", flush=True)
+            write(self.folder, self.rows, self.details)
+
+    def is_time_up(self) -> bool:
+        return time.monotonic() > self.until
+
+
+def compare(program: Program, modes: list[str], results: Results) -> None:
+    """Twice bare, then in each mode."""
+    command = [sys.executable, str(PROGRAMS / program.arguments[0]), *program.arguments[1:]]
+    if results.is_time_up():
+        results.add((program.name, "-", "not run: the time was up", "", ""), {})
+        return
+    bare, again = (run(command, dict(os.environ), program.seconds) for _ in range(2))
+    for mode in (mode for mode in program.modes if mode in modes):
+        if results.is_time_up():
+            results.add((program.name, mode, "not run: the time was up", "", ""), {})
+            continue
+        target = results.folder / "runs" / f"{program.name}-{mode}"
+        outcome = run(recorded_command(command, mode, target), recorded_environment(program, mode), program.seconds)
+        files = sum(1 for _ in target.rglob("*.rank"))
+        verdict = judge(bare, again, outcome)
+        row = (program.name, mode, verdict, f"{bare.wall_s} / {outcome.wall_s}", str(files))
+        results.add(row, {"bare": bare, "bare again": again, mode: outcome})
+        if verdict.startswith("DIFFERS"):
+            print(outcome.errors[-1500:], flush=True)
+
+
+def write(folder: Path, rows: list[tuple[str, ...]], details: dict[str, dict[str, object]]) -> None:
     head = ("Program", "Mode", "Recorded against bare", "Seconds bare / recorded", "Rank files")
     lines = [head, tuple("---" for _ in head), *rows]
     (folder / "same.md").write_text("".join(f"| {' | '.join(line)} |\n" for line in lines), encoding="utf-8")

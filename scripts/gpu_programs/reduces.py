@@ -1,12 +1,13 @@
 """Two ranks of known all-reduces on NCCL, each enqueuing call timed, in turns that are asked for; they may share a GPU.
 
-    reduces.py [--backend nccl]     reads `go COUNT` and `end` from its input, answers each with a line of JSON
+    reduces.py [--backend nccl]     reads `go COUNT [calls]` and `end` from its input, answers each with a line of JSON
 
 Without torchrun, which would take seconds of a GPU's time for itself. `go` answers the microseconds of rank 0's calls,
-with the plugin of `alternating_plugin.c` those of either side, and the
-nanoseconds that the plugins themselves took of them; `end` how many all-reduces each rank has made that the
-plugin of `NCCL_PROFILER_PLUGIN` could see. Where a rank ends early the other is ended too, and the line says how:
-`{"exit": -11}`.
+with the plugin of `alternating_plugin.c` those of either side, and the nanoseconds that the plugins themselves took of
+them. A side is chosen by chance for each batch of calls, as in a job all of them go the same way, or with `calls` for
+each call, so that either side is out of the caches more often. `end` answers how many all-reduces each rank has made
+that the plugin of `NCCL_PROFILER_PLUGIN` could see. Where a rank ends early the other is ended too, and the line says
+how: `{"exit": -11}`.
 """
 
 from __future__ import annotations
@@ -59,10 +60,12 @@ def rank_main(backend: str) -> None:
             sides[name] = kept[: alternating.alternating_taken(number, kept, count)]
         return sides
 
-    def turn(count: int) -> dict[str, list[float]]:
+    def turn(count: int, calls_a_side: int) -> dict[str, list[float]]:
         taken_us: dict[str, list[float]] = {"us": [], "behind_us": []}
+        is_behind = False
         for number in range(count):
-            is_behind = side is not None and chosen.random() < 0.5
+            if number % calls_a_side == 0:
+                is_behind = side is not None and chosen.random() < 0.5
             if side is not None:
                 side.value = is_behind
             begun = time.perf_counter_ns()
@@ -78,12 +81,13 @@ def rank_main(backend: str) -> None:
 
     answer({"ready": os.getpid()})
     for line in sys.stdin:
-        word, *number = line.split()
+        word, *rest = line.split()
         if word == "end":
             break
-        taken_us = turn(int(number[0]))
+        count = int(rest[0])
+        taken_us = turn(count, 1 if rest[1:] == ["calls"] else TOGETHER)
         made += len(taken_us["behind_us" if side is not None else "us"])
-        answer({**taken_us, **of_plugins(int(number[0]))})
+        answer({**taken_us, **of_plugins(count)})
     wait()
     distributed.destroy_process_group()
     answer({"all_reduces": made, "pid": os.getpid()})
