@@ -20,7 +20,7 @@ void rs_trace_add(const struct rs_thread *thread, uint64_t key, uint64_t start, 
 static void *begin(void)
 {
     struct operation *operation = take_slot(NULL);
-    void *handle = operation ? handle_of(operation, operation->generation, TASK) : NULL;
+    void *handle = operation ? handle_of(operation, operation->generation, RS_NCCL_TASK) : NULL;
     if (operation)
         rs_lock_give(&operation->lock);
     return handle;

@@ -8,7 +8,7 @@
 
 #include "clock.h"
 
-uint32_t rs_tick_source = RS_TICKS_MONOTONIC;
+uint32_t rs_tick_source __attribute__((section("rs_forked"))) = RS_TICKS_MONOTONIC;
 
 #if defined(__x86_64__)
 /* The kernel drops the TSC as a clock source when it finds it unstable or unequal between sockets. */

@@ -30,6 +30,16 @@
 #define RS_TYPES 16u
 #define RS_ALIKE 64u
 
+/* What the words of an operation of NCCL say, where these words lie, and the row of its call. */
+struct rs_nccl_words {
+    const char *func, *datatype, *algo, *proto;
+    uint32_t library;
+    uint16_t name, full;
+    uint32_t type_bytes;
+    uint8_t has_root, is_send, is_receive;
+    const struct rs_tally *row;
+};
+
 /* One thread of the program, or several in turn: a slot is handed on when its thread ends. */
 struct rs_thread {
     struct rs_tally *cache[RS_CACHE_ROWS];  /* direct-mapped by key; never NULL */
@@ -40,6 +50,8 @@ struct rs_thread {
     struct rs_thread_row *row;              /* never NULL: says which call it waits in */
     struct rs_message *messages;            /* its ring: see messages.h */
     uint64_t messages_written, messages_mask;
+
+    struct rs_nccl_words nccl __attribute__((aligned(64)));     /* of its last operation of NCCL */
 
     /* by function of MPI: the row of its last call. A call like it needs no key and no hash. */
     struct rs_alike { uint64_t what, bytes; struct rs_tally *row; } alike[RS_ALIKE];
@@ -69,8 +81,6 @@ struct rs_recorder {
     struct rs_header *file;     /* NULL: not recording */
     atomic_uint enabled;        /* 0 while paused or without a file */
     uint8_t phase;
-    uint32_t phase_changes;     /* so far; the latest are in: */
-    uint64_t phase_ticks[RS_PHASE_CHANGES];     /* when, and in the lowest three bits which */
     uint8_t concurrent;         /* a second thread records: common tables are locked from now on */
     uint8_t matrix;
     uint8_t full;               /* no chunk left for tallies */
@@ -84,8 +94,10 @@ struct rs_recorder {
     struct rs_collective *log;
     uint64_t message_capacity;  /* of the first ring of messages */
     uint32_t message_rings;
+    uint32_t phase_changes;     /* so far; the latest are in: */
+    uint64_t phase_ticks[RS_PHASE_CHANGES];     /* when, and in the lowest three bits which */
     char path[512];             /* of the rank file */
-};
+} __attribute__((aligned(64)));     /* what every call reads is in the first line of the cache */
 
 extern struct rs_recorder rs __attribute__((visibility("hidden")));
 extern __thread struct rs_thread *rs_self __attribute__((visibility("hidden"), tls_model("initial-exec")));

@@ -7,33 +7,41 @@
 #include "nccl_layer.h"
 #include "trace.h"
 
-#define SLOTS 4096u             /* more than a CUDA stream takes launches ahead */
-#define TASK 1u
-#define CHANNEL 2u
+#define SLOTS RS_NCCL_SLOTS
 
+/* Two lines of the cache: what the thread that enqueues writes, and what comes of it. */
 struct operation {
     rs_lock lock;
-    uint64_t generation;
-    struct rs_nccl_comm *comm;          /* from here on: cleared when the slot is taken */
-    uint8_t busy, enqueued, collective, kernel_told;
-    uint32_t channels, begun, ended;    /* channels: how many there will be, 0 if not known */
-    uint64_t key, algo_key, bytes;
-    uint64_t start_ticks, first_ticks, last_ticks;      /* enqueued, first channel begun, last channel ended */
-    uint64_t gpu_start_ns, gpu_end_ns;
+    uint32_t number;                    /* of its record */
+    uint64_t generation;                /* this and busy are read without the lock, too */
+    struct rs_nccl_comm *comm;
+    uint64_t key, bytes, start_ticks;
     struct rs_collective *record;
-    uint32_t number;
-    struct rs_message_place message;    /* of a point-to-point operation */
+    uint16_t full_name;                 /* with algorithm and protocol */
+    uint8_t busy, enqueued, collective, kernel_told;
+    struct came {
+        uint32_t channels, begun, ended;    /* channels: how many there will be, 0 if not known */
+        uint64_t first_ticks, last_ticks;   /* first channel begun, last channel ended */
+        uint64_t gpu_start_ns, gpu_end_ns;
+        struct rs_message_place message;    /* of a point-to-point operation */
+    } came;
 };
+_Static_assert(sizeof(struct operation) == 128 && offsetof(struct operation, came) == 64, "two lines of the cache");
 
-static struct operation slots[SLOTS] __attribute__((aligned(64)));
-static atomic_uint_least64_t next_slot;
-static atomic_uint_least64_t ticks_per_second;      /* to put times of the GPU beside ours */
-static atomic_int mode_chosen = -1;
+static struct operation slots[SLOTS] __attribute__((aligned(128)));
+
+/* What every operation asks for, in one line of the cache and in a page that is in use anyway. */
+static struct {
+    atomic_uint_least64_t next_slot;
+    atomic_uint_least64_t ticks_per_second;     /* to put times of the GPU beside ours */
+    atomic_int mode_chosen;
+    atomic_uint libraries;                      /* how often NCCL may have been loaded anew */
+} shared __attribute__((aligned(64))) RS_FORKED_DATA = {.mode_chosen = -1};
 
 /* RANKSCOPE_NCCL: kernels (default), calls: without events of kernels, none. */
 enum rs_nccl_mode rs_nccl_mode(void)
 {
-    int mode = atomic_load_explicit(&mode_chosen, memory_order_relaxed);
+    int mode = atomic_load_explicit(&shared.mode_chosen, memory_order_relaxed);
     if (!rs_telling())
         return RS_NCCL_NONE;
     if (mode >= 0)
@@ -44,7 +52,7 @@ enum rs_nccl_mode rs_nccl_mode(void)
         mode = RS_NCCL_CALLS;
     if (asked && !strcmp(asked, "none"))
         mode = RS_NCCL_NONE;
-    atomic_store_explicit(&mode_chosen, mode, memory_order_relaxed);
+    atomic_store_explicit(&shared.mode_chosen, mode, memory_order_relaxed);
     return (enum rs_nccl_mode)mode;
 }
 
@@ -62,34 +70,33 @@ static void *handle_of(const struct operation *operation, uint64_t generation, u
 static int is_long_over(uintptr_t number)
 {
     uint64_t taken = ((number >> 16) - 1) * SLOTS + (number >> 2 & (SLOTS - 1));
-    return atomic_load_explicit(&next_slot, memory_order_relaxed) - taken > SLOTS;
+    return atomic_load_explicit(&shared.next_slot, memory_order_relaxed) - taken > SLOTS;
 }
 
 /* The operation of a handle, locked; NULL where it is over. */
-static struct operation *hold(void *handle, uintptr_t what)
+RS_HOT struct operation *hold(void *handle, uintptr_t what)
 {
     uintptr_t number = (uintptr_t)handle;
-    if (!number || (number & 3) != what)
+    if (RS_UNLIKELY(!number || (number & 3) != what))
         return NULL;
-    struct operation *operation = &slots[number >> 2 & (SLOTS - 1)];
-    if (!rs_lock_take(&operation->lock))
+    struct operation *operation = &slots[rs_nccl_slot(handle)];
+    if (RS_UNLIKELY(!rs_lock_take(&operation->lock)))
         return NULL;
-    if (operation->busy && GENERATION(operation->generation) == number >> 16)
+    if (RS_LIKELY(operation->busy && GENERATION(operation->generation) == number >> 16))
         return operation;
     rs_lock_give(&operation->lock);
     return NULL;
 }
 
-int rs_nccl_is_channel(const void *handle) { return ((uintptr_t)handle & 3) == CHANNEL; }
-
 /* Whether something may still come of it: its slot is that of the same operation. */
 int rs_nccl_is_under_way(void *handle)
 {
-    int may_be = rs.file && !is_long_over((uintptr_t)handle);
-    struct operation *operation = may_be ? hold(handle, (uintptr_t)handle & 3) : NULL;
-    if (operation)
-        rs_lock_give(&operation->lock);
-    return operation != NULL;
+    uintptr_t number = (uintptr_t)handle;
+    if (!rs.file || !(number & 3) || is_long_over(number))
+        return 0;
+    const struct operation *operation = &slots[rs_nccl_slot(handle)];
+    return __atomic_load_n(&operation->busy, __ATOMIC_RELAXED)
+        && GENERATION(__atomic_load_n(&operation->generation, __ATOMIC_RELAXED)) == number >> 16;
 }
 
 /* --- names and sizes --- */
@@ -128,39 +135,36 @@ static uint16_t intern_joined(const char *func, const char *algo, const char *pr
 
 static const char *given(const char *text) { return text ? text : ""; }
 
-/* What the words of an operation say. */
-struct words { uint16_t name, full; uint32_t type_bytes; uint8_t has_root, is_send, is_receive; };
-
 /* A thread's operations mostly resemble the one before. NCCL's words are constants: where they lie says which they are,
  * until the library may have been loaded anew. */
-static __thread struct { const char *func, *datatype, *algo, *proto; const void *file; unsigned library;
-                         struct words words; } last __attribute__((tls_model("initial-exec")));
-static atomic_uint libraries;
-
-static RS_COLD void read_words(const struct rs_nccl_task *task, unsigned library)
+static RS_COLD void read_words(struct rs_nccl_words *words, const struct rs_nccl_task *task, unsigned library)
 {
     const char *func = given(task->func), *algo = given(task->algo), *proto = given(task->proto);
-    last.words = (struct words){.name = intern_joined(func, "", ""), .full = intern_joined(func, algo, proto),
-                                .type_bytes = (uint32_t)type_bytes(task->datatype), .has_root = (uint8_t)has_root(func),
-                                .is_send = !strcmp(func, "Send"), .is_receive = !strcmp(func, "Recv")};
-    last.func = task->func;
-    last.datatype = task->datatype;
-    last.algo = task->algo;
-    last.proto = task->proto;
-    last.library = library;
-    last.file = rs.file;
+    *words = (struct rs_nccl_words){
+        .func = task->func, .datatype = task->datatype, .algo = task->algo, .proto = task->proto, .library = library,
+        .name = intern_joined(func, "", ""), .full = intern_joined(func, algo, proto),
+        .type_bytes = (uint32_t)type_bytes(task->datatype), .has_root = (uint8_t)has_root(func),
+        .is_send = !strcmp(func, "Send"), .is_receive = !strcmp(func, "Recv")};
 }
 
-static const struct words *words_of(const struct rs_nccl_task *task)
+static const struct rs_nccl_words *words_of(struct rs_thread *thread, const struct rs_nccl_task *task)
 {
-    unsigned library = atomic_load_explicit(&libraries, memory_order_relaxed);
-    if (RS_UNLIKELY(last.file != rs.file || last.library != library || last.func != task->func
-                    || last.datatype != task->datatype || last.algo != task->algo || last.proto != task->proto))
-        read_words(task, library);
-    return &last.words;
+    struct rs_nccl_words *last = &thread->nccl;
+    unsigned library = atomic_load_explicit(&shared.libraries, memory_order_relaxed);
+    if (RS_UNLIKELY(last->library != library || last->func != task->func || last->datatype != task->datatype
+                    || last->algo != task->algo || last->proto != task->proto))
+        read_words(last, task, library);
+    return last;
 }
 
 static uint64_t with_kind(uint64_t key, uint8_t kind) { return key | (uint64_t)kind << 56; }
+
+/* The same operation counted by algorithm and protocol. */
+static uint64_t algo_key(const struct operation *operation)
+{
+    uint64_t others = operation->key & ~(0xFFFFu | (uint64_t)0xFF << 32);
+    return others | operation->full_name | (uint64_t)RS_LAYER_NCCL_ALGO << 32;
+}
 
 /* --- the log --- */
 
@@ -181,31 +185,32 @@ static void log_enqueued(struct rs_thread *thread, struct operation *operation, 
 }
 
 /* NCCL matches what two ranks send each other on a communicator in the order of their calls: there are no tags. */
-static void log_message(struct rs_thread *thread, struct operation *operation, const struct words *words, int32_t peer)
+static __attribute__((noinline)) void log_message(struct rs_thread *thread, struct operation *operation,
+                                                  const struct rs_nccl_words *words, int32_t peer)
 {
     uint8_t flags = (uint8_t)(RS_MESSAGE_NONBLOCKING | (words->is_receive ? RS_MESSAGE_RECEIVE : 0));
     if ((words->is_receive || words->is_send) && peer >= 0 && (uint16_t)(operation->key >> 16))
-        operation->message = rs_message_add(thread, operation->key, flags, peer, 0, operation->bytes,
+        operation->came.message = rs_message_add(thread, operation->key, flags, peer, 0, operation->bytes,
                                             operation->start_ticks, 0);
 }
 
 /* From here on the record speaks of the device. */
 static void log_begun(const struct operation *operation)
 {
-    if (operation->message.record && rs_message_is_there(operation->message))
-        RS_SET(operation->message.record->begin_ticks, operation->first_ticks);
+    if (operation->came.message.record && rs_message_is_there(operation->came.message))
+        RS_SET(operation->came.message.record->begin_ticks, operation->came.first_ticks);
     if (!still_ours(operation))
         return;
-    uint64_t queued = operation->first_ticks - operation->start_ticks;
+    uint64_t queued = operation->came.first_ticks - operation->start_ticks;
     RS_SET(operation->record->call_ticks, queued > UINT32_MAX ? UINT32_MAX : (uint32_t)queued);
     RS_SET(operation->record->flags, RS_COLL_NONBLOCKING | RS_COLL_DEVICE);
-    RS_SET(operation->record->enter_ticks, operation->first_ticks);
+    RS_SET(operation->record->enter_ticks, operation->came.first_ticks);
 }
 
 static void log_ended(const struct operation *operation, uint64_t now)
 {
-    if (operation->message.record && rs_message_is_there(operation->message))
-        rs_message_end(operation->message, now, now - operation->first_ticks);
+    if (operation->came.message.record && rs_message_is_there(operation->came.message))
+        rs_message_end(operation->came.message, now, now - operation->came.first_ticks);
     if (still_ours(operation))
         __atomic_store_n(&operation->record->end_ticks, now, __ATOMIC_RELEASE);
 }
@@ -214,7 +219,7 @@ static void log_ended(const struct operation *operation, uint64_t now)
 static void log_unfollowed(struct operation *operation, uint64_t now)
 {
     uint64_t took = now - operation->start_ticks;
-    operation->message = RS_NO_PLACE;
+    operation->came.message = RS_NO_PLACE;
     if (!still_ours(operation))
         return;
     RS_SET(operation->record->call_ticks, took > UINT32_MAX ? UINT32_MAX : (uint32_t)took);
@@ -227,65 +232,79 @@ static void log_unfollowed(struct operation *operation, uint64_t now)
 /* By the GPU's own clock where that makes sense, else as the proxy thread saw it. */
 static uint64_t device_ticks(const struct operation *operation)
 {
-    uint64_t seen = operation->last_ticks - operation->first_ticks;
-    uint64_t rate = atomic_load_explicit(&ticks_per_second, memory_order_relaxed);
-    if (!rate || !operation->gpu_start_ns || operation->gpu_end_ns < operation->gpu_start_ns)
+    uint64_t seen = operation->came.last_ticks - operation->came.first_ticks;
+    uint64_t rate = atomic_load_explicit(&shared.ticks_per_second, memory_order_relaxed);
+    if (!rate || !operation->came.gpu_start_ns || operation->came.gpu_end_ns < operation->came.gpu_start_ns)
         return seen;
-    double ticks = (double)(operation->gpu_end_ns - operation->gpu_start_ns) * 1e-9 * (double)rate;
-    return ticks <= (double)(operation->last_ticks - operation->start_ticks) ? (uint64_t)ticks : seen;
+    double ticks = (double)(operation->came.gpu_end_ns - operation->came.gpu_start_ns) * 1e-9 * (double)rate;
+    return ticks <= (double)(operation->came.last_ticks - operation->start_ticks) ? (uint64_t)ticks : seen;
 }
 
 /* Counts the operation and frees its slot. Called with the slot locked. */
 static void finish(struct rs_thread *thread, struct operation *operation)
 {
-    uint64_t in_progress = operation->last_ticks - operation->start_ticks;
-    log_ended(operation, operation->last_ticks);
+    uint64_t in_progress = operation->came.last_ticks - operation->start_ticks;
+    log_ended(operation, operation->came.last_ticks);
     rs_tally(thread, with_kind(operation->key, RS_KIND_PROGRESS), in_progress, operation->bytes, 0);
     rs_trace(thread, with_kind(operation->key, RS_KIND_PROGRESS), operation->start_ticks, in_progress,
              operation->bytes, 0);
-    rs_tally(thread, with_kind(operation->algo_key, RS_KIND_PROGRESS), device_ticks(operation), operation->bytes, 0);
-    operation->busy = 0;
+    rs_tally(thread, with_kind(algo_key(operation), RS_KIND_PROGRESS), device_ticks(operation), operation->bytes, 0);
+    RS_SET(operation->busy, 0);
 }
 
 static int is_over(const struct operation *operation)
 {
-    return operation->enqueued && operation->channels && operation->ended >= operation->channels;
+    return operation->came.ended && operation->enqueued && operation->came.channels
+        && operation->came.ended >= operation->came.channels;
 }
 
 /* As far as can be told: all channels that have begun have ended. */
 static int looks_over(const struct operation *operation)
 {
-    return operation->busy && operation->enqueued && operation->begun && operation->ended == operation->begun;
+    return operation->busy && operation->enqueued && operation->came.begun && operation->came.ended == operation->came.begun;
 }
 
-/* Slots are taken in turn. One that is still in use after so many others was left by its kernel. */
+/* One that is still in use after so many others was left by its kernel. */
+static RS_COLD void give_up(struct rs_thread *thread, struct operation *operation)
+{
+    if (looks_over(operation))
+        finish(thread, operation);
+    else
+        rs_count(&rs.file->untracked_requests, 1);
+}
+
+/* Slots are taken in turn. */
 static struct operation *take_slot(struct rs_thread *thread)
 {
-    uint64_t number = atomic_fetch_add_explicit(&next_slot, 1, memory_order_relaxed);
+    uint64_t number = atomic_fetch_add_explicit(&shared.next_slot, 1, memory_order_relaxed);
     struct operation *operation = &slots[number & (SLOTS - 1)];
     if (!rs_lock_take(&operation->lock))
         return NULL;
-    if (looks_over(operation))
-        finish(thread, operation);
-    else if (operation->busy)
-        rs_count(&rs.file->untracked_requests, 1);
-    memset(&operation->comm, 0, sizeof *operation - offsetof(struct operation, comm));
-    operation->generation = number / SLOTS + 1;     /* also where one before could not have it */
-    operation->busy = 1;
+    if (RS_UNLIKELY(operation->busy))
+        give_up(thread, operation);
+    RS_SET(operation->generation, number / SLOTS + 1);  /* also where one before could not have it */
+    RS_SET(operation->busy, 1);
     return operation;
 }
 
-/* An operation is about to start: what it will be written to was used thousands of operations ago, or by the proxy's
- * thread, and comes while somebody else is at work. */
-void rs_nccl_expect(void)
+/* An operation is about to start: what it will be written to was used long ago, or by the proxy's thread, and comes
+ * while somebody else is at work. Addresses that are none do no harm. */
+RS_NCCL_PATH void rs_nccl_expect(void *context)
 {
-    const struct operation *next = &slots[atomic_load_explicit(&next_slot, memory_order_relaxed) & (SLOTS - 1)];
-    for (size_t at = 0; at < sizeof *next; at += 64)
-        __builtin_prefetch((const char *)next + at, 1);
-    if (!rs.log)
+    const struct operation *next = &slots[atomic_load_explicit(&shared.next_slot, memory_order_relaxed) & (SLOTS - 1)];
+    const struct rs_nccl_comm *comm = rs_nccl_comm(context);
+    const struct rs_thread *thread = rs_self;
+    const struct rs_collective *record = &rs.log[__atomic_load_n(&rs.file->log_written, __ATOMIC_RELAXED)
+                                                 & (rs.log_capacity - 1)];
+    if (RS_UNLIKELY(!comm || !thread))
         return;
-    uint64_t written = __atomic_load_n(&rs.file->log_written, __ATOMIC_RELAXED);
-    __builtin_prefetch(&rs.log[written & (rs.log_capacity - 1)], 1);
+    __builtin_prefetch(next, 1);
+    __builtin_prefetch(&next->came, 1);
+    __builtin_prefetch(&comm->row->collectives, 1);
+    __builtin_prefetch(record, 1);
+    __builtin_prefetch((const char *)(record + 1) - 1, 1);
+    __builtin_prefetch(&thread->solo, 1);
+    __builtin_prefetch(thread->nccl.row, 1);
 }
 
 static uint8_t phase_now(void) { return __atomic_load_n(&rs.phase, __ATOMIC_RELAXED); }
@@ -295,7 +314,7 @@ static void set_rate(void)
     struct rs_anchor now = rs_anchor_now(), then = rs.file->loaded;
     uint64_t ns = now.monotonic_ns - then.monotonic_ns;
     if (ns)
-        atomic_store_explicit(&ticks_per_second, (uint64_t)((double)(now.ticks - then.ticks) / (double)ns * 1e9),
+        atomic_store_explicit(&shared.ticks_per_second, (uint64_t)((double)(now.ticks - then.ticks) / (double)ns * 1e9),
                               memory_order_relaxed);
 }
 
@@ -303,7 +322,7 @@ static void set_rate(void)
 void rs_nccl_prepare(void)
 {
     static rs_lock lock;
-    atomic_fetch_add_explicit(&libraries, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&shared.libraries, 1, memory_order_relaxed);
     if (!rs_lock_take(&lock))
         return;
     if (!rs.log) {
@@ -318,47 +337,49 @@ void rs_nccl_prepare(void)
 
 static void *start(struct rs_thread *thread, struct rs_nccl_comm *comm, const struct rs_nccl_task *task, uint64_t now)
 {
-    uint32_t sequence = task->collective ? rs_nccl_next_sequence(comm) : 0;
+    uint32_t sequence = RS_LIKELY(task->collective) ? rs_nccl_next_sequence(comm) : 0;
     struct operation *operation = take_slot(thread);
-    if (!operation) {
+    if (RS_UNLIKELY(!operation)) {
         rs_count(&rs.file->untracked_requests, 1);
         return NULL;
     }
     uint16_t group = __atomic_load_n(&comm->group, __ATOMIC_ACQUIRE);
-    uint8_t phase = phase_now();
-    const struct words *words = words_of(task);
+    const struct rs_nccl_words *words = words_of(thread, task);
     uint64_t bytes = task->count * words->type_bytes;
     operation->comm = comm;
     operation->bytes = bytes;
-    operation->key = rs_key(words->name, group, RS_LAYER_NCCL, phase, rs_size_class(bytes), RS_KIND_CALL);
-    operation->algo_key = rs_key(words->full, group, RS_LAYER_NCCL_ALGO, phase, rs_size_class(bytes), RS_KIND_CALL);
+    operation->key = rs_key(words->name, group, RS_LAYER_NCCL, phase_now(), rs_size_class(bytes), RS_KIND_CALL);
+    operation->full_name = words->full;
+    operation->enqueued = 0;
     operation->collective = task->collective;
-    operation->kernel_told = task->kernel_told;
-    operation->channels = task->channels;
+    operation->kernel_told = task->has_kernel & comm->kernels_told;
     operation->start_ticks = now;
-    if (task->collective)
+    operation->record = NULL;
+    operation->came = (struct came){.channels = task->channels};
+    if (RS_LIKELY(task->collective))
         log_enqueued(thread, operation, group, sequence, words->has_root ? task->root : -1);
     else
         log_message(thread, operation, words, task->peer);
-    __builtin_prefetch(thread->cache[rs_cache_slot(operation->key)], 1);    /* its stop comes next */
-    void *handle = handle_of(operation, operation->generation, TASK);
+    thread->nccl.row = thread->cache[rs_cache_slot(operation->key)];
+    __builtin_prefetch(thread->nccl.row, 1);    /* its stop comes next */
+    void *handle = handle_of(operation, operation->generation, RS_NCCL_TASK);
     rs_lock_give(&operation->lock);
     return handle;
 }
 
-void *rs_nccl_task_start(void *context, const struct rs_nccl_task *task)
+RS_NCCL_PATH void *rs_nccl_task_start(void *context, const struct rs_nccl_task *task)
 {
-    struct rs_nccl_comm *comm = rs.file ? rs_nccl_comm(context) : NULL;
-    if (!comm)
+    struct rs_nccl_comm *comm = RS_LIKELY(rs.file != NULL) ? rs_nccl_comm(context) : NULL;
+    if (RS_UNLIKELY(!comm))
         return NULL;
     uint64_t now = rs_ticks();
     struct rs_thread *thread = rs_enter();
-    if (!thread) {
+    if (RS_UNLIKELY(!thread)) {
         if (task->collective)
             rs_nccl_next_sequence(comm);    /* the other ranks count it */
         return NULL;
     }
-    rs_nccl_comm_identify(comm, &task->comm);
+    rs_nccl_comm_identify(comm, task->comm);
     void *handle = start(thread, comm, task, now);
     rs_leave(thread, now);
     return handle;
@@ -370,38 +391,38 @@ static void enqueued(struct rs_thread *thread, struct operation *operation, uint
     operation->enqueued = 1;
     rs_tally(thread, operation->key, took, operation->bytes, 0);
     rs_trace(thread, operation->key, operation->start_ticks, took, operation->bytes, 0);
-    if (operation->collective && phase_now() == RS_PHASE_FIRST_COLLECTIVE)
+    if (RS_UNLIKELY(phase_now() == RS_PHASE_FIRST_COLLECTIVE) && operation->collective)
         rs_set_phase(RS_PHASE_STEADY);
-    if (operation->kernel_told)
+    if (RS_LIKELY(operation->kernel_told))
         return;
-    rs_tally(thread, operation->algo_key, took, operation->bytes, 0);
+    rs_tally(thread, algo_key(operation), took, operation->bytes, 0);
     log_unfollowed(operation, now);
-    operation->busy = 0;
+    RS_SET(operation->busy, 0);
 }
 
 static void channel_ended(struct operation *operation, uint64_t now)
 {
-    operation->ended++;
-    operation->last_ticks = now;
-    if (!operation->channels && operation->ended == operation->begun)
+    operation->came.ended++;
+    operation->came.last_ticks = now;
+    if (!operation->came.channels && operation->came.ended == operation->came.begun)
         log_ended(operation, now);
 }
 
-int rs_nccl_stop(void *handle)
+RS_NCCL_PATH int rs_nccl_stop(void *handle)
 {
     uint64_t now = rs_ticks();
     uintptr_t what = (uintptr_t)handle & 3;
-    struct rs_thread *thread = rs.file && handle ? rs_enter() : NULL;
+    struct rs_thread *thread = RS_LIKELY(rs.file && handle) ? rs_enter() : NULL;
     int is_under_way = 0;
-    if (!thread)
+    if (RS_UNLIKELY(!thread))
         return 0;
     struct operation *operation = hold(handle, what);
-    if (operation) {
-        if (what == TASK && !operation->enqueued)
+    if (RS_LIKELY(operation != NULL)) {
+        if (RS_LIKELY(what == RS_NCCL_TASK && !operation->enqueued))
             enqueued(thread, operation, now);
-        else if (what == CHANNEL)
+        else if (what == RS_NCCL_CHANNEL)
             channel_ended(operation, now);
-        if (operation->busy && is_over(operation))
+        if (RS_UNLIKELY(operation->busy && is_over(operation)))
             finish(thread, operation);
         is_under_way = operation->busy;
         rs_lock_give(&operation->lock);
@@ -417,7 +438,7 @@ static void settle(void *before)
     struct rs_thread *thread = before ? rs_enter() : NULL;
     if (!thread)
         return;
-    struct operation *operation = hold(before, TASK);
+    struct operation *operation = hold(before, RS_NCCL_TASK);
     if (operation) {
         if (looks_over(operation))
             finish(thread, operation);
@@ -429,17 +450,17 @@ static void settle(void *before)
 void *rs_nccl_channel_start(void *task, uint64_t gpu_ns)
 {
     void *before = NULL;
-    struct operation *operation = rs.file ? hold(task, TASK) : NULL;
+    struct operation *operation = rs.file ? hold(task, RS_NCCL_TASK) : NULL;
     if (!operation)
         return NULL;
-    if (!operation->begun++) {
-        operation->first_ticks = rs_ticks();
+    if (!operation->came.begun++) {
+        operation->came.first_ticks = rs_ticks();
         before = __atomic_exchange_n(&operation->comm->running, task, __ATOMIC_RELAXED);
         log_begun(operation);
     }
-    if (gpu_ns && (!operation->gpu_start_ns || gpu_ns < operation->gpu_start_ns))
-        operation->gpu_start_ns = gpu_ns;
-    void *handle = handle_of(operation, operation->generation, CHANNEL);
+    if (gpu_ns && (!operation->came.gpu_start_ns || gpu_ns < operation->came.gpu_start_ns))
+        operation->came.gpu_start_ns = gpu_ns;
+    void *handle = handle_of(operation, operation->generation, RS_NCCL_CHANNEL);
     rs_lock_give(&operation->lock);
     settle(before);
     return handle;
@@ -447,18 +468,18 @@ void *rs_nccl_channel_start(void *task, uint64_t gpu_ns)
 
 void rs_nccl_channel_gpu_end(void *channel, uint64_t gpu_ns)
 {
-    struct operation *operation = rs.file ? hold(channel, CHANNEL) : NULL;
+    struct operation *operation = rs.file ? hold(channel, RS_NCCL_CHANNEL) : NULL;
     if (!operation)
         return;
-    if (gpu_ns > operation->gpu_end_ns)
-        operation->gpu_end_ns = gpu_ns;
+    if (gpu_ns > operation->came.gpu_end_ns)
+        operation->came.gpu_end_ns = gpu_ns;
     rs_lock_give(&operation->lock);
 }
 
 /* comm NULL: of all. */
 void rs_nccl_flush(const struct rs_nccl_comm *comm)
 {
-    uint64_t used = atomic_load_explicit(&next_slot, memory_order_relaxed);
+    uint64_t used = atomic_load_explicit(&shared.next_slot, memory_order_relaxed);
     struct rs_thread *thread = used ? rs_enter() : NULL;
     for (uint32_t i = 0; thread && i < SLOTS && i < used; i++) {
         if (!rs_lock_take(&slots[i].lock))
@@ -475,12 +496,9 @@ void rs_nccl_forget(void)
 {
     for (uint32_t i = 0; i < SLOTS; i++) {
         uint64_t generation = slots[i].generation;
-        if (!generation)
-            continue;
-        memset(&slots[i], 0, sizeof slots[i]);
-        slots[i].generation = generation;
+        if (generation)
+            slots[i] = (struct operation){.generation = generation};
     }
-    last.file = NULL;
     rs_nccl_comms_forget();
     rs_nccl_neighbour_forget();
 }

@@ -3,25 +3,14 @@
 
 #include "nccl_layer.h"
 
-static struct rs_nccl_comm comms[RS_NCCL_COMMS];
+struct rs_nccl_comm rs_nccl_comms[RS_NCCL_COMMS];
 static uint8_t opened;
 
 int rs_nccl_recording(void) { return __atomic_load_n(&opened, __ATOMIC_RELAXED); }
 
 static void *context_of(const struct rs_nccl_comm *comm)
 {
-    return (void *)((uintptr_t)comm->generation << 16 | (uintptr_t)(comm - comms + 1));
-}
-
-struct rs_nccl_comm *rs_nccl_comm(void *context)
-{
-    uintptr_t number = (uintptr_t)context & 0xFFFF;
-    if (!number || number > RS_NCCL_COMMS)
-        return NULL;
-    struct rs_nccl_comm *comm = &comms[number - 1];
-    int current = __atomic_load_n(&comm->generation, __ATOMIC_ACQUIRE) == (uint32_t)((uintptr_t)context >> 16)
-               && __atomic_load_n(&comm->used, __ATOMIC_ACQUIRE);
-    return current ? comm : NULL;
+    return (void *)((uintptr_t)comm->generation << 16 | (uintptr_t)(comm - rs_nccl_comms + 1));
 }
 
 static void write_row(struct rs_nccl_comm *comm, const struct rs_nccl_identity *identity)
@@ -45,33 +34,27 @@ static void write_row(struct rs_nccl_comm *comm, const struct rs_nccl_identity *
     __atomic_store_n(&comm->group, id, __ATOMIC_RELEASE);
 }
 
-void rs_nccl_comm_identify(struct rs_nccl_comm *comm, const struct rs_nccl_identity *identity)
+RS_COLD void rs_nccl_comm_name(struct rs_nccl_comm *comm, const struct rs_nccl_identity *identity)
 {
-    if (RS_LIKELY(__atomic_load_n(&comm->group, __ATOMIC_ACQUIRE)) || !identity->known || !rs_lock_take(&comm->lock))
+    if (!rs_lock_take(&comm->lock))
         return;
     if (!comm->group)
         write_row(comm, identity);
     rs_lock_give(&comm->lock);
 }
 
-/* Where there is no row the number is 0, as for a communicator that nobody counts. */
-uint32_t rs_nccl_next_sequence(struct rs_nccl_comm *comm)
-{
-    if (!__atomic_load_n(&comm->group, __ATOMIC_ACQUIRE))
-        return 0;
-    return (uint32_t)__atomic_add_fetch(&comm->row->collectives, 1, __ATOMIC_RELAXED);
-}
-
-void *rs_nccl_comm_new(const struct rs_nccl_identity *identity)
+void *rs_nccl_comm_new(const struct rs_nccl_identity *identity, int kernels_told)
 {
     rs_nccl_prepare();
     __atomic_store_n(&opened, 1, __ATOMIC_RELAXED);
-    for (struct rs_nccl_comm *comm = comms; comm < comms + RS_NCCL_COMMS; comm++) {
+    for (struct rs_nccl_comm *comm = rs_nccl_comms; comm < rs_nccl_comms + RS_NCCL_COMMS; comm++) {
         uint8_t unused = 0;
         if (!__atomic_compare_exchange_n(&comm->used, &unused, 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
             continue;
         __atomic_store_n(&comm->group, 0, __ATOMIC_RELAXED);
         comm->row = NULL;
+        comm->collectives = 0;
+        comm->kernels_told = (uint8_t)kernels_told;
         __atomic_store_n(&comm->running, NULL, __ATOMIC_RELAXED);
         __atomic_store_n(&comm->generation, comm->generation + 1, __ATOMIC_RELEASE);
         rs_nccl_comm_identify(comm, identity);
@@ -97,8 +80,8 @@ void rs_nccl_comms_forget(void)
 {
     opened = 0;
     for (uint32_t i = 0; i < RS_NCCL_COMMS; i++) {
-        uint32_t generation = comms[i].generation;
-        memset(&comms[i], 0, sizeof comms[i]);
-        comms[i].generation = generation;
+        uint32_t generation = rs_nccl_comms[i].generation;
+        memset(&rs_nccl_comms[i], 0, sizeof rs_nccl_comms[i]);
+        rs_nccl_comms[i].generation = generation;
     }
 }

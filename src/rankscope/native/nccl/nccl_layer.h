@@ -14,45 +14,85 @@ struct rs_nccl_identity {
 
 /* A collective or a point-to-point operation, as it is being enqueued. */
 struct rs_nccl_task {
-    struct rs_nccl_identity comm;
+    const struct rs_nccl_identity *comm;    /* NULL: told before */
     const char *func, *datatype, *algo, *proto;
     uint64_t count;
     int32_t root;
     int32_t peer;               /* of ncclSend and ncclRecv: rank in the communicator */
     uint32_t channels;          /* how many will be told; 0: not known */
     uint8_t collective;
-    uint8_t kernel_told;        /* events of its kernel's channels will follow */
+    uint8_t has_kernel;         /* whose channels are told where they were asked for */
 };
+
+/* What every operation runs through lies together: most of its cost is code that is no longer in the caches. */
+#define RS_NCCL_PATH __attribute__((hot))
 
 /* What the user lets NCCL be asked for. */
 enum rs_nccl_mode { RS_NCCL_NONE, RS_NCCL_CALLS, RS_NCCL_KERNELS };
 enum rs_nccl_mode rs_nccl_mode(void);
 
 /* Contexts and handles are numbers, not addresses: one that has become stale is recognised and ignored. */
-void *rs_nccl_comm_new(const struct rs_nccl_identity *identity);
+void *rs_nccl_comm_new(const struct rs_nccl_identity *identity, int kernels_told);
 void rs_nccl_comm_end(void *context);
 void *rs_nccl_task_start(void *context, const struct rs_nccl_task *task);
 void *rs_nccl_channel_start(void *task, uint64_t gpu_ns);
 void rs_nccl_channel_gpu_end(void *channel, uint64_t gpu_ns);
 int rs_nccl_stop(void *handle);     /* 1: more will come of the operation */
-void rs_nccl_expect(void);
+void rs_nccl_expect(void *context);
 int rs_nccl_is_under_way(void *handle);
-int rs_nccl_is_channel(const void *handle);
 
-/* nccl_groups.c: the communicator behind a context, NULL where there is none any more. */
+/* A handle of an operation or of one of its channels: a generation, a slot, and in the last two bits which of these. */
+#define RS_NCCL_SLOTS 4096u     /* more than a CUDA stream takes launches ahead */
+#define RS_NCCL_TASK 1u
+#define RS_NCCL_CHANNEL 2u
+static inline int rs_nccl_is_channel(const void *handle) { return ((uintptr_t)handle & 3) == RS_NCCL_CHANNEL; }
+static inline unsigned rs_nccl_slot(const void *handle) { return (uintptr_t)handle >> 2 & (RS_NCCL_SLOTS - 1); }
+static inline void *rs_nccl_task_of(void *handle) { return (void *)(((uintptr_t)handle & ~(uintptr_t)3) | RS_NCCL_TASK); }
+
+/* nccl_groups.c: communicators. */
 struct rs_nccl_comm {
     rs_lock lock;
     uint32_t generation;
     uint16_t group;
-    uint8_t used;
+    uint8_t used, kernels_told;
+    uint64_t collectives;       /* so many have begun */
     struct rs_group *row;
     void *running;              /* the operation whose kernel began last */
-};
+} __attribute__((aligned(64)));
 #define RS_NCCL_COMMS 1024u
-struct rs_nccl_comm *rs_nccl_comm(void *context);
-void rs_nccl_comm_identify(struct rs_nccl_comm *comm, const struct rs_nccl_identity *identity);
-uint32_t rs_nccl_next_sequence(struct rs_nccl_comm *comm);
+extern struct rs_nccl_comm rs_nccl_comms[RS_NCCL_COMMS] __attribute__((visibility("hidden")));
+void rs_nccl_comm_name(struct rs_nccl_comm *comm, const struct rs_nccl_identity *identity);
 void rs_nccl_comms_forget(void);
+
+/* The communicator behind a context, NULL where there is none any more. */
+RS_HOT struct rs_nccl_comm *rs_nccl_comm(void *context)
+{
+    uintptr_t number = (uintptr_t)context & 0xFFFF;
+    if (RS_UNLIKELY(!number || number > RS_NCCL_COMMS))
+        return NULL;
+    struct rs_nccl_comm *comm = &rs_nccl_comms[number - 1];
+    int current = __atomic_load_n(&comm->generation, __ATOMIC_ACQUIRE) == (uint32_t)((uintptr_t)context >> 16)
+               && __atomic_load_n(&comm->used, __ATOMIC_ACQUIRE);
+    return RS_LIKELY(current) ? comm : NULL;
+}
+
+RS_HOT void rs_nccl_comm_identify(struct rs_nccl_comm *comm, const struct rs_nccl_identity *identity)
+{
+    if (RS_UNLIKELY(identity && identity->known && !__atomic_load_n(&comm->group, __ATOMIC_ACQUIRE)))
+        rs_nccl_comm_name(comm, identity);
+}
+
+/* Where there is no row the number is 0, as for a communicator that nobody counts. The row is in the file, which is not
+ * in the caches: nothing waits for what is stored there. */
+RS_HOT uint32_t rs_nccl_next_sequence(struct rs_nccl_comm *comm)
+{
+    if (RS_UNLIKELY(!__atomic_load_n(&comm->group, __ATOMIC_ACQUIRE)))
+        return 0;
+    uint64_t number = __atomic_add_fetch(&comm->collectives, 1, __ATOMIC_RELAXED);
+    RS_SET(comm->row->collectives, number);
+    return (uint32_t)number;
+}
+
 /* Whether NCCL has opened the plugin in this process: it then tells its operations itself. */
 int rs_nccl_recording(void);
 
@@ -72,7 +112,7 @@ typedef int (*rs_nccl_state)(void *handle, int state, const void *args);
 void *rs_nccl_choose(int version, void *ours);
 void rs_nccl_opening(struct rs_nccl_opening *opening, int version, int *mask, const void *caller);
 int rs_nccl_opened(const struct rs_nccl_opening *opening, int version, void **context, int *mask);
-int rs_nccl_closed(int version, void *context);
+int rs_nccl_closed(void *context);
 int rs_nccl_start_both(int version, rs_nccl_start ours, void *context, void **handle, void *description);
 int rs_nccl_stop_both(int version, void *handle);
 int rs_nccl_state_both(int version, rs_nccl_state ours, void *handle, int state, const void *args);

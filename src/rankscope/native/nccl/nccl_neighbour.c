@@ -24,17 +24,21 @@
 #define DOUBLE_MARK 0xA5C2u
 #define BELOW_MARK 0xFFFFFFFFFFFFu
 
-uint8_t rs_nccl_beside[RS_NCCL_NEWEST + 1];
+uint8_t rs_nccl_beside[RS_NCCL_NEWEST + 1] RS_FORKED_DATA;
+
+/* What every event asks for, in one line of the cache and in a page that is in use anyway. */
+static struct {
+    int mask;                   /* theirs, as NCCL's own: one for all communicators; they may write to it at any time */
+    int nccl_version;           /* 0: not known, taken for a new one */
+    struct nccl_profiler *exported[NEWEST + 1];
+} shared __attribute__((aligned(64))) RS_FORKED_DATA;
 
 static void *library;
-static struct nccl_profiler *exported[NEWEST + 1];
 static char library_name[256];
 static uint8_t looked_for, is_looking, is_told[NEWEST + 1];
 static pthread_t looker;
 static pthread_mutex_t users_lock = PTHREAD_MUTEX_INITIALIZER;
 static int users;               /* communicators that they know, or are being told of */
-static int their_mask;          /* as NCCL's own: one for all communicators, and they may write to it at any time */
-static int nccl_version;        /* 0: not known, taken for a new one */
 
 /* --- finding it --- */
 
@@ -80,7 +84,7 @@ static void look_for_theirs(void)
         snprintf(symbol, sizeof symbol, "ncclProfiler_v%d", version);
         struct nccl_profiler *theirs = dlsym(library, symbol);
         int is_another = theirs && !(theirs->name && !strcmp(theirs->name, RS_NCCL_NAME));
-        exported[version] = is_another ? theirs : NULL;
+        shared.exported[version] = is_another ? theirs : NULL;
         count += is_another;
     }
     if (library && !count) {
@@ -128,12 +132,12 @@ void *rs_nccl_choose(int version, void *ours)
     look_once();
     if (!library)
         return ours;
-    if (!exported[version])
+    if (!shared.exported[version])
         return NULL;
     if (!ours)
         say_once(version, "newer than what rankscope knows: it has NCCL alone, whose operations are not recorded", 1);
     if (!is_recorded)
-        return exported[version];
+        return shared.exported[version];
     rs_nccl_beside[version] = 1;
     return ours;
 }
@@ -142,22 +146,23 @@ void *rs_nccl_choose(int version, void *ours)
 
 struct contexts {
     uint32_t generation;
-    uint8_t used, is_theirs;
-    int our_mask;
+    uint8_t used;
+    int our_mask, told_mask;            /* told: what NCCL was given last */
     int *nccl_mask;
     void *ours, *theirs;
-};
+    struct nccl_profiler *plugin;       /* NULL: its init failed */
+} __attribute__((aligned(64)));
 static struct contexts opened_contexts[CONTEXTS];
 
-static struct contexts *contexts_of(void *context)
+RS_HOT struct contexts *contexts_of(void *context)
 {
     uintptr_t number = (uintptr_t)context, at = number & 0xFFFF;
-    if (number >> 48 != CONTEXT_MARK || at >= CONTEXTS)
+    if (RS_UNLIKELY(number >> 48 != CONTEXT_MARK || at >= CONTEXTS))
         return NULL;
     struct contexts *found = &opened_contexts[at];
     int is_current = __atomic_load_n(&found->generation, __ATOMIC_ACQUIRE) == (uint32_t)(number >> 16)
                   && __atomic_load_n(&found->used, __ATOMIC_ACQUIRE);
-    return is_current ? found : NULL;
+    return RS_LIKELY(is_current) ? found : NULL;
 }
 
 /* The one that calls; a program that NCCL is part of cannot be opened by its name. */
@@ -168,7 +173,7 @@ static void find_nccl(const void *caller)
     void *nccl = dladdr(caller, &about) && about.dli_fname ? dlopen(about.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
     int (*version)(int *) = (int (*)(int *))dlsym(nccl ? nccl : RTLD_DEFAULT, "ncclGetVersion");
     if (version && version(&number) == 0)
-        __atomic_store_n(&nccl_version, number, __ATOMIC_RELAXED);
+        __atomic_store_n(&shared.nccl_version, number, __ATOMIC_RELAXED);
     if (nccl)
         dlclose(nccl);
 }
@@ -180,10 +185,10 @@ void rs_nccl_opening(struct rs_nccl_opening *opening, int version, int *mask, co
     pthread_mutex_lock(&users_lock);
     if (may_look())
         look_once();            /* NCCL may not have come by rs_nccl_choose */
-    opening->plugin = exported[version];
+    opening->plugin = shared.exported[version];
     users += opening->plugin != NULL;
     pthread_mutex_unlock(&users_lock);
-    opening->their_mask = &their_mask;
+    opening->their_mask = &shared.mask;
     opening->nccl_mask = mask;
     if (opening->plugin) {
         rs_nccl_beside[version] = 1;
@@ -194,7 +199,7 @@ void rs_nccl_opening(struct rs_nccl_opening *opening, int version, int *mask, co
 
 static int merged(const struct contexts *pair)
 {
-    return pair->our_mask | __atomic_load_n(&their_mask, __ATOMIC_RELAXED);
+    return pair->our_mask | __atomic_load_n(&shared.mask, __ATOMIC_RELAXED);
 }
 
 static void give_back(void)
@@ -203,7 +208,7 @@ static void give_back(void)
     pthread_mutex_lock(&users_lock);
     if (--users == 0) {
         closed = library;
-        memset(exported, 0, sizeof exported);
+        memset(shared.exported, 0, sizeof shared.exported);
         library = NULL;
         looked_for = 0;
     }
@@ -221,10 +226,10 @@ static void *take_context(const struct rs_nccl_opening *opening, int *mask)
         uint32_t generation = pair->generation + 1;
         pair->ours = opening->ours;
         pair->theirs = opening->theirs;
-        pair->is_theirs = !opening->failed;
+        pair->plugin = opening->failed ? NULL : opening->plugin;
         pair->our_mask = opening->our_mask;
         pair->nccl_mask = opening->nccl_mask;
-        *mask = merged(pair);
+        *mask = pair->told_mask = merged(pair);
         __atomic_store_n(&pair->generation, generation, __ATOMIC_RELEASE);
         __atomic_store_n(&pair->used, 1, __ATOMIC_RELEASE);
         return (void *)((uintptr_t)CONTEXT_MARK << 48 | (uintptr_t)generation << 16
@@ -253,7 +258,7 @@ int rs_nccl_opened(const struct rs_nccl_opening *opening, int version, void **co
     return 0;
 }
 
-int rs_nccl_closed(int version, void *context)
+int rs_nccl_closed(void *context)
 {
     struct contexts *pair = contexts_of(context);
     int result = 0;
@@ -264,10 +269,10 @@ int rs_nccl_closed(int version, void *context)
     struct contexts closed = *pair;
     rs_nccl_comm_end(closed.ours);
     __atomic_store_n(&pair->used, 0, __ATOMIC_RELEASE);
-    if (!closed.is_theirs)
+    if (!closed.plugin)
         return 0;
-    if (closed.theirs && exported[version])     /* without a context NCCL calls no finalize */
-        result = exported[version]->finalize(closed.theirs);
+    if (closed.theirs)      /* without a context NCCL calls no finalize */
+        result = closed.plugin->finalize(closed.theirs);
     give_back();
     return result;
 }
@@ -278,24 +283,34 @@ int rs_nccl_closed(int version, void *context)
 struct pair { void *theirs; uintptr_t ours; };
 #define STOPPED ((uintptr_t)1 << 63)    /* in ours */
 static struct set { rs_lock lock; struct pair pairs[WAYS]; } __attribute__((aligned(64))) sets[SETS];
+static void *theirs_of_slot[RS_NCCL_SLOTS];     /* of the operation in each slot: its pair goes when it is over */
 static struct { rs_lock lock; uint32_t generation; void *theirs, *ours; } doubles[DOUBLES];
 static atomic_uint next_double;
 
 /* What a handle of NCCL's is to either. */
-struct both { void *ours, *theirs; uint8_t is_theirs, is_stopped; };
+struct both { void *ours, *theirs; struct pair *pair; uint8_t is_theirs, is_stopped; };
 
-static unsigned set_of(const void *theirs)
+static struct set *set_of(const void *theirs)
 {
-    return (unsigned)(((uint64_t)(uintptr_t)theirs >> 3) * 0x9E3779B97F4A7C15u >> 54) & (SETS - 1);
+    return &sets[((uint64_t)(uintptr_t)theirs >> 3) * 0x9E3779B97F4A7C15u >> 54 & (SETS - 1)];
 }
 
-static struct pair *find_pair(unsigned set, const void *theirs)
+static void *theirs_at(const struct pair *pair) { return __atomic_load_n(&pair->theirs, __ATOMIC_ACQUIRE); }
+
+/* A stop marks it without the lock. */
+static void *ours_at(const struct pair *pair) { return (void *)(__atomic_load_n(&pair->ours, __ATOMIC_RELAXED) & ~STOPPED); }
+
+/* Mostly it is the first: a set holds what is under way. */
+RS_HOT struct pair *find_pair(struct set *set, const void *theirs)
 {
-    for (unsigned i = 0; i < WAYS; i++)
-        if (__atomic_load_n(&sets[set].pairs[i].theirs, __ATOMIC_ACQUIRE) == theirs)
-            return &sets[set].pairs[i];
-    return NULL;
+    struct pair *pairs = set->pairs;
+    if (RS_LIKELY(theirs_at(&pairs[0]) == theirs))
+        return &pairs[0];
+    if (theirs_at(&pairs[1]) == theirs)
+        return &pairs[1];
+    return theirs_at(&pairs[2]) == theirs ? &pairs[2] : NULL;
 }
+_Static_assert(WAYS == 3, "find_pair");
 
 static void set_pair(struct pair *pair, void *theirs, void *ours)
 {
@@ -307,29 +322,39 @@ static void set_pair(struct pair *pair, void *theirs, void *ours)
 
 static int is_free(const struct pair *pair)
 {
-    return !pair->theirs || !rs_nccl_is_under_way((void *)(pair->ours & ~STOPPED));
+    return !pair->theirs || !rs_nccl_is_under_way(ours_at(pair));
+}
+
+/* Where there is a pair of theirs, or none has room. */
+static RS_COLD struct pair *make_room(struct set *set, const void *theirs)
+{
+    struct pair *known = find_pair(set, theirs);
+    if (known)
+        return is_free(known) ? known : NULL;
+    for (unsigned i = 0; i < WAYS; i++)
+        if (is_free(&set->pairs[i]))
+            return &set->pairs[i];
+    return NULL;
 }
 
 /* 0: their handle stands for another operation that is still under way, or there is no room. */
-static int put_pair(void *theirs, void *ours)
+RS_HOT int put_pair(void *theirs, void *ours)
 {
-    unsigned set = set_of(theirs);
-    if (!rs_lock_take(&sets[set].lock))
+    struct set *set = set_of(theirs);
+    if (RS_UNLIKELY(!rs_lock_take(&set->lock)))
         return 0;
-    struct pair *known = find_pair(set, theirs), *place = known && is_free(known) ? known : NULL;
-    for (unsigned i = 0; !known && !place && i < WAYS; i++)
-        if (!sets[set].pairs[i].theirs)
-            place = &sets[set].pairs[i];
-    for (unsigned i = 0; !known && !place && i < WAYS; i++)
-        if (is_free(&sets[set].pairs[i]))
-            place = &sets[set].pairs[i];
-    if (place)
+    struct pair *place = &set->pairs[0];
+    if (RS_UNLIKELY(place->theirs || set->pairs[1].theirs || set->pairs[2].theirs))
+        place = make_room(set, theirs);
+    if (RS_LIKELY(place != NULL))
         set_pair(place, theirs, ours);
-    rs_lock_give(&sets[set].lock);
+    rs_lock_give(&set->lock);
+    if (!rs_nccl_is_channel(ours))
+        __atomic_store_n(&theirs_of_slot[rs_nccl_slot(ours)], theirs, __ATOMIC_RELAXED);
     return place != NULL;
 }
 
-static void *double_of(void *theirs, void *ours)
+static RS_COLD void *double_of(void *theirs, void *ours)
 {
     unsigned at = atomic_fetch_add_explicit(&next_double, 1, memory_order_relaxed) & (DOUBLES - 1);
     void *handle = theirs;
@@ -343,60 +368,82 @@ static void *double_of(void *theirs, void *ours)
     return handle;
 }
 
-static void *joined(void *ours, void *theirs)
+RS_HOT void *joined(void *ours, void *theirs)
 {
     if (!ours)
         return theirs;
-    if (!theirs)
+    if (RS_UNLIKELY(!theirs))
         return (void *)((uintptr_t)OURS_MARK << 48 | ((uintptr_t)ours & BELOW_MARK));
-    return put_pair(theirs, ours) ? theirs : double_of(theirs, ours);
+    return RS_LIKELY(put_pair(theirs, ours)) ? theirs : double_of(theirs, ours);
 }
 
-static struct both split_double(uintptr_t number)
+/* No address of a program is such a number. */
+static RS_COLD struct both split_marked(uintptr_t number)
 {
     struct both both = {0};
     uintptr_t at = number & 0xFFFF;
+    if (number >> 48 == OURS_MARK)
+        return (struct both){.ours = (void *)(number & BELOW_MARK)};
     if (at >= DOUBLES || !rs_lock_take(&doubles[at].lock))
         return both;
     if (doubles[at].generation == (uint32_t)(number >> 16))
-        both = (struct both){doubles[at].ours, doubles[at].theirs, 1, 0};
+        both = (struct both){.ours = doubles[at].ours, .theirs = doubles[at].theirs, .is_theirs = 1};
     rs_lock_give(&doubles[at].lock);
     return both;
 }
 
-static struct both split(void *handle)
+RS_HOT struct both split(void *handle)
 {
     uintptr_t number = (uintptr_t)handle, mark = number >> 48;
-    struct both both = {NULL, handle, 1, 0};
-    if (mark == OURS_MARK)
-        return (struct both){(void *)(number & BELOW_MARK), NULL, 0, 0};
-    if (mark == DOUBLE_MARK)
-        return split_double(number);
-    const struct pair *pair = handle ? find_pair(set_of(handle), handle) : NULL;
-    if (!pair)
+    struct both both = {.theirs = handle, .is_theirs = 1};
+    if (RS_UNLIKELY(mark >= OURS_MARK && mark <= DOUBLE_MARK))
+        return split_marked(number);
+    struct pair *pair = RS_LIKELY(handle != NULL) ? find_pair(set_of(handle), handle) : NULL;
+    if (RS_UNLIKELY(!pair))
         return both;
     uintptr_t ours = __atomic_load_n(&pair->ours, __ATOMIC_ACQUIRE);
-    if (__atomic_load_n(&pair->theirs, __ATOMIC_RELAXED) != handle)     /* it has become another's meanwhile */
+    if (RS_UNLIKELY(__atomic_load_n(&pair->theirs, __ATOMIC_RELAXED) != handle))    /* it has become another's meanwhile */
         return both;
     both.ours = (void *)(ours & ~STOPPED);
     both.is_stopped = (ours & STOPPED) != 0;
+    both.pair = pair;
     return both;
 }
 
-/* An operation's place is kept for what its kernel will do; a second stop is that of another event of theirs. */
-static void settle_pair(void *theirs, void *ours, int is_under_way)
+/* Theirs alone: ours need not be looked for. */
+RS_HOT void *theirs_of(void *handle)
 {
-    unsigned set = set_of(theirs);
-    if (!rs_lock_take(&sets[set].lock))
+    uintptr_t mark = (uintptr_t)handle >> 48;
+    return RS_UNLIKELY(mark >= OURS_MARK && mark <= DOUBLE_MARK) ? split_marked((uintptr_t)handle).theirs : handle;
+}
+
+/* ours has never been that of another event. */
+static __attribute__((noinline)) void remove_pair(void *theirs, const void *ours)
+{
+    struct set *set = set_of(theirs);
+    if (!rs_lock_take(&set->lock))
         return;
     struct pair *pair = find_pair(set, theirs);
-    if (pair && pair->ours == (uintptr_t)ours) {
-        if (is_under_way && !rs_nccl_is_channel(ours))
-            __atomic_store_n(&pair->ours, (uintptr_t)ours | STOPPED, __ATOMIC_RELAXED);
-        else
-            set_pair(pair, NULL, NULL);
+    if (pair && ours_at(pair) == ours)
+        set_pair(pair, NULL, NULL);
+    rs_lock_give(&set->lock);
+}
+
+/* An operation's place is kept for what its kernel will do, until that is over; a second stop is that of another event
+ * of theirs. */
+RS_HOT void settle_pair(const struct both *both, int is_under_way)
+{
+    uintptr_t ours = (uintptr_t)both->ours;
+    int is_channel = rs_nccl_is_channel(both->ours);
+    if (RS_LIKELY(is_under_way && !is_channel)) {
+        __atomic_compare_exchange_n(&both->pair->ours, &ours, ours | STOPPED, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+        return;
     }
-    rs_lock_give(&sets[set].lock);
+    remove_pair(both->theirs, both->ours);
+    if (!is_under_way && is_channel) {
+        void *task = rs_nccl_task_of(both->ours);
+        remove_pair(__atomic_load_n(&theirs_of_slot[rs_nccl_slot(task)], __ATOMIC_RELAXED), task);
+    }
 }
 
 /* --- events --- */
@@ -407,7 +454,7 @@ static uint64_t asked_by(uint64_t type)
     const uint64_t proxies = NCCL_EVENT_PROXY_OP | NCCL_EVENT_PROXY_STEP;
     const uint64_t below = proxies | NCCL_EVENT_KERNEL_CHANNEL | NCCL_EVENT_NET_PLUGIN;
     const uint64_t copies = NCCL_EVENT_CE_COLL | NCCL_EVENT_CE_SYNC | NCCL_EVENT_CE_BATCH;
-    int number = __atomic_load_n(&nccl_version, __ATOMIC_RELAXED), is_old = number && number < 22600;
+    int number = __atomic_load_n(&shared.nccl_version, __ATOMIC_RELAXED), is_old = number && number < 22600;
     switch (type) {
     case NCCL_EVENT_GROUP:
         return NCCL_EVENT_COLL | NCCL_EVENT_P2P | (is_old ? proxies : NCCL_EVENT_GROUP | below);
@@ -435,50 +482,69 @@ static uint64_t asked_by(uint64_t type)
 }
 
 /* Parts of a collective by copy engines are told only where its own start has given a handle. */
-static int is_asked(uint64_t type, const void *their_parent)
+static __attribute__((noinline)) int is_asked_with_others(uint64_t type, uint64_t mask, const void *their_parent)
 {
-    uint64_t mask = (uint32_t)__atomic_load_n(&their_mask, __ATOMIC_RELAXED);
     if ((type == NCCL_EVENT_CE_SYNC || type == NCCL_EVENT_CE_BATCH) && !their_parent)
         return 0;
     return (asked_by(type) & mask) != 0;
 }
 
-/* The parent lies at the same place in every version. Between the two starts it is what either side knows. */
-int rs_nccl_start_both(int version, rs_nccl_start ours, void *context, void **handle, void *description)
+static int is_asked(uint64_t type, const void *their_parent)
+{
+    uint64_t mask = (uint32_t)__atomic_load_n(&shared.mask, __ATOMIC_RELAXED);
+    if (RS_LIKELY(type == NCCL_EVENT_COLL && mask & NCCL_EVENT_COLL))
+        return 1;
+    return is_asked_with_others(type, mask, their_parent);
+}
+
+/* They want something else now. */
+static void tell_mask(struct contexts *pair)
+{
+    int wanted = merged(pair);
+    if (RS_LIKELY(__atomic_load_n(&pair->told_mask, __ATOMIC_RELAXED) == wanted))
+        return;
+    __atomic_store_n(&pair->told_mask, wanted, __ATOMIC_RELAXED);
+    __atomic_store_n(pair->nccl_mask, wanted, __ATOMIC_RELAXED);
+}
+
+/* The parent lies at the same place in every version. Between the two starts it is what either side knows; ours asks for
+ * that of a channel only. */
+RS_NCCL_PATH int rs_nccl_start_both(int version, rs_nccl_start ours, void *context, void **handle, void *description)
 {
     struct contexts *pair = contexts_of(context);
-    struct nccl_profiler *plugin = pair && pair->is_theirs ? exported[version] : NULL;
+    struct nccl_profiler *plugin = pair ? pair->plugin : NULL;
     uint64_t type = version >= 5 ? ((struct nccl_descr_v5 *)description)->type : ((struct nccl_descr_v4 *)description)->type;
-    void **parent = &((struct nccl_descr_v5 *)description)->parent, *given = *parent;
-    void *our_handle = NULL, *their_handle = NULL;
-    struct both of_parent = split(given);
+    void **parent = &((struct nccl_descr_v5 *)description)->parent, *given = *parent, *our_parent = NULL;
+    void *our_handle = NULL, *their_handle = NULL, *their_parent = theirs_of(given);
     int result = 0;
-    if (rs.file && type & (NCCL_EVENT_COLL | NCCL_EVENT_P2P))
-        rs_nccl_expect();
-    if (plugin && is_asked(type, of_parent.theirs)) {
-        their_handle = split(*handle).theirs;   /* what they leave as it is stays as it was */
-        *parent = of_parent.theirs;
+    if (RS_LIKELY(rs.file && pair && type & (NCCL_EVENT_COLL | NCCL_EVENT_P2P)))
+        rs_nccl_expect(pair->ours);
+    else if (type == NCCL_EVENT_KERNEL_CHANNEL)
+        our_parent = split(given).ours;
+    if (RS_LIKELY(plugin && is_asked(type, their_parent))) {
+        their_handle = theirs_of(*handle);      /* what they leave as it is stays as it was */
+        *parent = their_parent;
         result = plugin->start(pair->theirs, &their_handle, description);
     }
-    if (!pair || (uint64_t)pair->our_mask & type) {     /* without a pair: ours alone, or of a communicator that is over */
-        *parent = of_parent.ours;
+    if (RS_LIKELY(!pair || (uint64_t)pair->our_mask & type)) {  /* without a pair: ours alone, or of a communicator that is over */
+        *parent = our_parent;
         ours(pair ? pair->ours : context, &our_handle, description);
     }
     *parent = given;
     *handle = joined(our_handle, their_handle);
-    if (pair && __atomic_load_n(pair->nccl_mask, __ATOMIC_RELAXED) != merged(pair))     /* they want something else now */
-        __atomic_store_n(pair->nccl_mask, merged(pair), __ATOMIC_RELAXED);
+    if (pair)
+        tell_mask(pair);
     return result;
 }
 
-int rs_nccl_stop_both(int version, void *handle)
+RS_NCCL_PATH int rs_nccl_stop_both(int version, void *handle)
 {
     struct both both = split(handle);
-    struct nccl_profiler *plugin = exported[version];
-    if (both.ours && !both.is_stopped) {
+    struct nccl_profiler *plugin = shared.exported[version];
+    if (RS_LIKELY(both.ours && !both.is_stopped)) {
         int is_under_way = rs_nccl_stop(both.ours);
-        if (both.is_theirs && both.theirs == handle)
-            settle_pair(handle, both.ours, is_under_way);
+        if (RS_LIKELY(both.pair != NULL))
+            settle_pair(&both, is_under_way);
     }
     return plugin && both.is_theirs ? plugin->stop(both.theirs) : 0;
 }
@@ -486,7 +552,7 @@ int rs_nccl_stop_both(int version, void *handle)
 int rs_nccl_state_both(int version, rs_nccl_state ours, void *handle, int state, const void *args)
 {
     struct both both = split(handle);
-    struct nccl_profiler *plugin = exported[version];
+    struct nccl_profiler *plugin = shared.exported[version];
     if (both.ours)
         ours(both.ours, state, args);
     return plugin && both.is_theirs ? plugin->state(both.theirs, state, args) : 0;

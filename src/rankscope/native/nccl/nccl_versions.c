@@ -28,7 +28,7 @@ static int open_context(void **context, int *mask, const struct rs_nccl_identity
     if (has_kernels && mode == RS_NCCL_KERNELS)
         *mask |= NCCL_EVENT_KERNEL_CHANNEL;
     rs_mark_at(RS_MARK_NCCL_BEGIN, "", rs_ticks());
-    *context = rs_nccl_comm_new(identity);
+    *context = rs_nccl_comm_new(identity, has_kernels && mode == RS_NCCL_KERNELS);
     return 0;
 }
 
@@ -76,16 +76,22 @@ INIT_HASH_FIRST(6, NCCL_EVENT_CE_COLL)
 
 /* --- events --- */
 
-static uint8_t kernels_told(void) { return rs_nccl_mode() == RS_NCCL_KERNELS; }
+/* Versions 1 to 3 tell the communicator with every operation. */
+static struct rs_nccl_identity told_now(const char *name, uint64_t hash, int rank)
+{
+    return (struct rs_nccl_identity){name, hash, 0, (uint32_t)rank, 1};
+}
 
 static int start_v1(void *context, void **handle, const void *description)
 {
     const struct nccl_descr_v1 *descr = description;
-    struct rs_nccl_task task = {.root = -1, .algo = "", .proto = ""};
+    const struct nccl_coll_v1 *coll = &descr->coll;
+    const struct nccl_p2p_v1 *p2p = &descr->p2p;
+    struct rs_nccl_identity comm;
+    struct rs_nccl_task task = {.comm = &comm, .root = -1, .algo = "", .proto = ""};
     *handle = NULL;
     if (descr->type == NCCL_EVENT_COLL) {
-        const struct nccl_coll_v1 *coll = &descr->coll;
-        task.comm = (struct rs_nccl_identity){coll->comm_name, coll->comm_hash, 0, (uint32_t)descr->rank, 1};
+        comm = told_now(coll->comm_name, coll->comm_hash, descr->rank);
         task.func = NAME_OF(functions, coll->func);
         task.datatype = NAME_OF(datatypes, coll->datatype);
         task.algo = NAME_OF(algorithms, coll->algo);
@@ -94,8 +100,7 @@ static int start_v1(void *context, void **handle, const void *description)
         task.root = coll->root;
         task.collective = 1;
     } else if (descr->type == NCCL_EVENT_P2P) {
-        const struct nccl_p2p_v1 *p2p = &descr->p2p;
-        task.comm = (struct rs_nccl_identity){p2p->comm_name, p2p->comm_hash, 0, (uint32_t)descr->rank, 1};
+        comm = told_now(p2p->comm_name, p2p->comm_hash, descr->rank);
         task.func = NAME_OF(functions, p2p->func);
         task.datatype = NAME_OF(datatypes, p2p->datatype);
         task.count = p2p->count;
@@ -108,101 +113,59 @@ static int start_v1(void *context, void **handle, const void *description)
 }
 
 /* Versions 2 to 6 differ in where the fields lie, not in what they are called. */
-#define TAKE_COLL(task, from) \
-    do { \
-        (task).func = (from).func; \
-        (task).datatype = (from).datatype; \
-        (task).algo = (from).algo; \
-        (task).proto = (from).proto; \
-        (task).count = (from).count; \
-        (task).root = (from).root; \
-        (task).collective = 1; \
-    } while (0)
-#define TAKE_P2P(task, from) \
-    do { \
-        (task).func = (from).func; \
-        (task).datatype = (from).datatype; \
-        (task).count = (from).count; \
-        (task).peer = (from).peer; \
-    } while (0)
-#define TAKE_COMM(task, from, its_rank) \
-    (task).comm = (struct rs_nccl_identity){(from).comm_name, (from).comm_hash, 0, (uint32_t)(its_rank), 1}
+#define COLL_TASK(from, ...) \
+    (struct rs_nccl_task){.func = (from).func, .datatype = (from).datatype, .algo = (from).algo, .proto = (from).proto, \
+                          .count = (from).count, .root = (from).root, .collective = 1, __VA_ARGS__}
+#define P2P_TASK(from, ...) \
+    (struct rs_nccl_task){.func = (from).func, .datatype = (from).datatype, .algo = "", .proto = "", \
+                          .count = (from).count, .root = -1, .peer = (from).peer, __VA_ARGS__}
 
-static int start_v2(void *context, void **handle, const void *description)
-{
-    const struct nccl_descr_v2 *descr = description;
-    struct rs_nccl_task task = {.root = -1, .algo = "", .proto = ""};
-    *handle = NULL;
-    if (descr->type == NCCL_EVENT_COLL) {
-        TAKE_COLL(task, descr->coll);
-        TAKE_COMM(task, descr->coll, descr->rank);
-    } else if (descr->type == NCCL_EVENT_P2P) {
-        TAKE_P2P(task, descr->p2p);
-        TAKE_COMM(task, descr->p2p, descr->rank);
-    } else {
-        return 0;
+#define START_UNTOLD(version, kernel) \
+    static int start_v##version(void *context, void **handle, const void *description) \
+    { \
+        const struct nccl_descr_v##version *descr = description; \
+        struct rs_nccl_identity comm; \
+        struct rs_nccl_task task; \
+        *handle = NULL; \
+        if (descr->type == NCCL_EVENT_COLL) { \
+            comm = told_now(descr->coll.comm_name, descr->coll.comm_hash, descr->rank); \
+            task = COLL_TASK(descr->coll, .comm = &comm, .has_kernel = kernel); \
+        } else if (descr->type == NCCL_EVENT_P2P) { \
+            comm = told_now(descr->p2p.comm_name, descr->p2p.comm_hash, descr->rank); \
+            task = P2P_TASK(descr->p2p, .comm = &comm, .has_kernel = kernel); \
+        } else { \
+            if (kernel && descr->type == NCCL_EVENT_KERNEL_CHANNEL) \
+                *handle = rs_nccl_channel_start(descr->parent, 0); \
+            return 0; \
+        } \
+        *handle = rs_nccl_task_start(context, &task); \
+        return 0; \
     }
-    *handle = rs_nccl_task_start(context, &task);
-    return 0;
-}
-
-static int start_v3(void *context, void **handle, const void *description)
-{
-    const struct nccl_descr_v3 *descr = description;
-    struct rs_nccl_task task = {.root = -1, .algo = "", .proto = "", .kernel_told = kernels_told()};
-    *handle = NULL;
-    if (descr->type == NCCL_EVENT_COLL) {
-        TAKE_COLL(task, descr->coll);
-        TAKE_COMM(task, descr->coll, descr->rank);
-    } else if (descr->type == NCCL_EVENT_P2P) {
-        TAKE_P2P(task, descr->p2p);
-        TAKE_COMM(task, descr->p2p, descr->rank);
-    } else {
-        if (descr->type == NCCL_EVENT_KERNEL_CHANNEL)
-            *handle = rs_nccl_channel_start(descr->parent, 0);
-        return 0;
-    }
-    *handle = rs_nccl_task_start(context, &task);
-    return 0;
-}
+START_UNTOLD(2, 0)
+START_UNTOLD(3, 1)
 
 /* From version 4 on operations are the same structures, after a head that grew in version 5. */
-static int start_named(void *context, void **handle, uint64_t type, void *parent, const struct nccl_coll_v4 *coll,
-                       const struct nccl_p2p_v4 *p2p, const struct nccl_channel_v4 *channel)
-{
-    struct rs_nccl_task task = {.root = -1, .algo = "", .proto = "", .kernel_told = kernels_told()};
-    *handle = NULL;
-    if (type == NCCL_EVENT_COLL) {
-        TAKE_COLL(task, *coll);
-        task.channels = coll->channels;
-    } else if (type == NCCL_EVENT_P2P) {
-        TAKE_P2P(task, *p2p);
-        task.channels = p2p->channels;
-    } else {
-        if (type == NCCL_EVENT_KERNEL_CHANNEL)
-            *handle = rs_nccl_channel_start(parent, channel->gpu_ns);
-        return 0;
+#define START_TOLD(version) \
+    RS_NCCL_PATH static int start_v##version(void *context, void **handle, const void *description) \
+    { \
+        const struct nccl_descr_v##version *descr = description; \
+        if (RS_LIKELY(descr->type == NCCL_EVENT_COLL)) \
+            *handle = rs_nccl_task_start(context, &COLL_TASK(descr->coll, .channels = descr->coll.channels, .has_kernel = 1)); \
+        else if (descr->type == NCCL_EVENT_P2P) \
+            *handle = rs_nccl_task_start(context, &P2P_TASK(descr->p2p, .channels = descr->p2p.channels, .has_kernel = 1)); \
+        else if (descr->type == NCCL_EVENT_KERNEL_CHANNEL) \
+            *handle = rs_nccl_channel_start(descr->parent, descr->channel.gpu_ns); \
+        else \
+            *handle = NULL; \
+        return 0; \
     }
-    *handle = rs_nccl_task_start(context, &task);
-    return 0;
-}
-
-static int start_v4(void *context, void **handle, const void *description)
-{
-    const struct nccl_descr_v4 *descr = description;
-    return start_named(context, handle, descr->type, descr->parent, &descr->coll, &descr->p2p, &descr->channel);
-}
-
-static int start_v5(void *context, void **handle, const void *description)
-{
-    const struct nccl_descr_v5 *descr = description;
-    return start_named(context, handle, descr->type, descr->parent, &descr->coll, &descr->p2p, &descr->channel);
-}
+START_TOLD(4)
+START_TOLD(5)
 
 static int start_v6(void *context, void **handle, const void *description)
 {
     const struct nccl_descr_v5 *descr = description;
-    if (descr->type != NCCL_EVENT_CE_COLL)
+    if (RS_LIKELY(descr->type != NCCL_EVENT_CE_COLL))
         return start_v5(context, handle, description);
     const struct nccl_ce_coll_v6 *coll = &descr->ce_coll;
     struct rs_nccl_task task = {.func = coll->func, .datatype = coll->datatype, .algo = "CE", .proto = "",
@@ -228,13 +191,13 @@ static int state_v4(void *handle, int state, const void *args)
 
 /* Each version has functions of its own: a handle alone does not say which of their structures it belongs to. */
 #define PLUGIN(version, init_member, start_function, state_function) \
-    static int start_both_v##version(void *context, void **handle, const void *descr) \
+    RS_NCCL_PATH static int start_both_v##version(void *context, void **handle, const void *descr) \
     { \
         if (RS_LIKELY(!rs_nccl_beside[version])) \
             return start_function(context, handle, descr); \
         return rs_nccl_start_both(version, start_function, context, handle, (void *)(uintptr_t)descr); \
     } \
-    static int stop_v##version(void *handle) \
+    RS_NCCL_PATH static int stop_v##version(void *handle) \
     { \
         if (RS_UNLIKELY(rs_nccl_beside[version])) \
             return rs_nccl_stop_both(version, handle); \
@@ -250,11 +213,11 @@ static int state_v4(void *handle, int state, const void *args)
     static int finalize_v##version(void *context) \
     { \
         if (RS_UNLIKELY(rs_nccl_beside[version])) \
-            return rs_nccl_closed(version, context); \
+            return rs_nccl_closed(context); \
         rs_nccl_comm_end(context); \
         return 0; \
     } \
-    static struct nccl_profiler plugin_v##version = { \
+    static struct nccl_profiler plugin_v##version __attribute__((aligned(64))) RS_FORKED_DATA = { \
         .name = RS_NCCL_NAME, .init_member = init_v##version, .start = start_both_v##version, \
         .stop = stop_v##version, .state = state_both_v##version, .finalize = finalize_v##version}; \
     CHOOSE(version, &plugin_v##version)
