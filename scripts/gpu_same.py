@@ -1,8 +1,8 @@
 """gpu_same.py FOLDER: programs on a GPU, bare and recorded in several modes: the same output and exit code?
 
 Leaves FOLDER/same.md (the table), FOLDER/same.json, and the recorded runs in FOLDER/runs. Standard library only.
-`--only NAME,…` chooses programs, `--modes NAME,…` modes, `--seconds N` bounds the whole; `--at-once N` runs programs
-beside each other (the modes of one program still one after the other).
+`--only NAME,…` chooses programs, `--modes NAME,…` modes, `--seconds N` bounds the whole, `--at-once N` runs N beside
+each other, each of them may then take twice as long.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -117,48 +116,66 @@ def main() -> int:
     parser.add_argument("--at-once", type=int, default=1, metavar="N", help="programs that run beside each other")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    results = Results(options.folder, time.monotonic() + options.seconds - 20)
-    programs = [program for program in PROGRAMS_TO_RUN if not options.only or program.name in options.only.split(",")]
+    results = Results(options.folder, time.monotonic() + options.seconds - 20, 2 if options.at_once > 1 else 1)
+    chosen = [program for program in PROGRAMS_TO_RUN if not options.only or program.name in options.only.split(",")]
     modes = options.modes.split(",") if options.modes else list(MODES)
     with ThreadPoolExecutor(options.at_once) as pool:
-        list(pool.map(lambda program: compare(program, modes, results), sorted(programs, key=lambda p: -p.seconds)))
+        longest_first = sorted(chosen, key=lambda program: -program.seconds)
+        started = [(program, start(program, modes, results, pool)) for program in longest_first]
+        for program, attempts in started:
+            compare(program, attempts, results)
     return int(any(row[2].startswith("DIFFERS") for row in results.rows))
 
 
 class Results:
     """Written after every run: what was done is kept whatever comes."""
 
-    def __init__(self, folder: Path, until: float) -> None:
-        self.folder, self.until = folder, until
+    def __init__(self, folder: Path, until: float, patience: int) -> None:
+        self.folder, self.until, self.patience = folder, until, patience
         self.rows: list[tuple[str, ...]] = []
         self.details: dict[str, dict[str, object]] = {}
-        self.lock = threading.Lock()
 
     def add(self, row: tuple[str, ...], outcomes: dict[str, Outcome]) -> None:
-        with self.lock:
-            self.rows.append(row)
-            self.details.setdefault(row[0], {}).update({name: asdict(outcome) for name, outcome in outcomes.items()})
-            print(*row, sep=" | ", flush=True)
-            write(self.folder, self.rows, self.details)
+        self.rows.append(row)
+        self.details.setdefault(row[0], {}).update({name: asdict(outcome) for name, outcome in outcomes.items()})
+        print(*row, sep=" | ", flush=True)
+        write(self.folder, self.rows, self.details)
 
     def is_time_up(self) -> bool:
         return time.monotonic() > self.until
 
 
-def compare(program: Program, modes: list[str], results: Results) -> None:
-    """Twice bare, then in each mode."""
+BARE = ("bare", "bare again")
+
+
+def start(program: Program, modes: list[str], results: Results, pool: Executor) -> dict[str, Future[Outcome | None]]:
+    """Twice bare, and in each mode."""
+    names = [*BARE, *(mode for mode in program.modes if mode in modes)]
+    return {name: pool.submit(attempt, program, name, results) for name in names}
+
+
+def attempt(program: Program, name: str, results: Results) -> Outcome | None:
+    """None where the time is up."""
+    if time.monotonic() > results.until:
+        return None
     command = [sys.executable, str(PROGRAMS / program.arguments[0]), *program.arguments[1:]]
-    if results.is_time_up():
-        results.add((program.name, "-", "not run: the time was up", "", ""), {})
-        return
-    bare, again = (run(command, dict(os.environ), program.seconds) for _ in range(2))
-    for mode in (mode for mode in program.modes if mode in modes):
-        if results.is_time_up():
+    seconds = program.seconds * results.patience
+    if name in BARE:
+        return run(command, dict(os.environ), seconds)
+    target = results.folder / "runs" / f"{program.name}-{name}"
+    return run(recorded_command(command, name, target), recorded_environment(program, name), seconds)
+
+
+def compare(program: Program, attempts: dict[str, Future[Outcome | None]], results: Results) -> None:
+    bare, again = (attempts[name].result() for name in BARE)
+    for mode, future in attempts.items():
+        if mode in BARE:
+            continue
+        outcome = future.result()
+        if not bare or not again or not outcome:
             results.add((program.name, mode, "not run: the time was up", "", ""), {})
             continue
-        target = results.folder / "runs" / f"{program.name}-{mode}"
-        outcome = run(recorded_command(command, mode, target), recorded_environment(program, mode), program.seconds)
-        files = sum(1 for _ in target.rglob("*.rank"))
+        files = sum(1 for _ in (results.folder / "runs" / f"{program.name}-{mode}").rglob("*.rank"))
         verdict = judge(bare, again, outcome)
         row = (program.name, mode, verdict, f"{bare.wall_s} / {outcome.wall_s}", str(files))
         results.add(row, {"bare": bare, "bare again": again, mode: outcome})
