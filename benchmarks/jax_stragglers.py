@@ -190,6 +190,7 @@ def start(job: Job, steps: int, truth: Path, run: Path | None, options: argparse
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1"}
+    environment["PADDING"] = "x" * random.randrange(4096)  # where the stack begins is luck, of bare jobs as well
     environment |= {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1", "MPIR_CVAR_POLLS_BEFORE_YIELD": "1"}  # more ranks than CPUs
     record = [sys.executable, "-m", "rankscope", "run", "--out", str(run)] if run else []
     words = [f"--model={job.model}", f"--collectives={job.collectives}", f"--steps={steps}", f"--truth={truth}"]

@@ -40,6 +40,7 @@ from typing import Any
 TURN_S = 5.0
 AROUND_S, AROUND_LEAST = 2.0, 100  # on either side of a window, and steps there: what its steps are held against
 EDGE_S = 0.1  # before and after a window: attaching and taking off
+PAUSE_S = 0.5  # no step takes so long: programs wait for each other before the first turn
 RECORDED = {
     "exact": ("--cuda", "exact"),
     "windows": ("--cuda", "windows"),
@@ -268,7 +269,7 @@ def cost_of(ends: array[float], begin: float, end: float) -> tuple[float, float]
             within.append(at - before)
         elif first - AROUND_S < at <= first or last < at <= last + AROUND_S:
             around.append(at - before)
-    within, around = ([length for length in some if length == length] for some in (within, around))  # not those of nan
+    within, around = ([length for length in some if length < PAUSE_S] for some in (within, around))  # nor those of nan
     if len(around) < AROUND_LEAST:
         return None
     return sum(within) - len(within) * mean(around), sum(within)

@@ -238,10 +238,12 @@ SAME, AGAIN = "gpu_problems_turns-2026-11-18.tar.xz problems", "gpu_windows_agai
 SAVED_MS = {
     SAME: {"launch": 9.18, "data": 15.09, "item": 5.30, "pageable": 10.19, "ddp": 4.75, "fsdp": 18.63},
     AGAIN: {"launch": 8.80, "data": 20.18, "pageable": 11.37, "fsdp": 19.55},
+    "gpu_problems_resnet-2026-11-19.tar.xz problems": {"resnet": 62.98},
 }
 RULES = {
     "launch": "launch_bound",
     "data": "data_bound",
+    "resnet": "data_bound",
     "item": "synchronising",
     "pageable": "gpu_copies",
     "ddp": "gpu_communication",
