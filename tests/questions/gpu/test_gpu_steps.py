@@ -97,7 +97,7 @@ def test_nothing_is_found_where_the_gpus_compute() -> None:
 
 
 def test_gaps_of_the_device_itself_cannot_be_saved() -> None:
-    (one,) = device_steps_of(run_of([training(idle_device=2.0, idle_launch=1.0, sync=9.0)]))
+    (one,) = device_steps_of(run_of([training(idle_device=2.0, idle_launch=1.0, sync=9.0, count_sync_calls=1)]))
     assert sync_saving_ns(one) == pytest.approx(1 * MS)
 
 
@@ -135,7 +135,9 @@ def test_steps_outside_windows_tell_what_recording_added() -> None:
 
 def test_a_host_that_recording_makes_slower_waits_longer_without() -> None:
     """Recorded, the host takes 11 of 12 ms for itself and waits for 1; outside windows the step takes 10."""
-    (device,) = device_steps_of(run_of([sampled(training(step_ms=12.0, idle_launch=4.0, sync=1.0), 16)]))
+    (device,) = device_steps_of(
+        run_of([sampled(training(step_ms=12.0, idle_launch=4.0, sync=1.0, count_sync_calls=1), 16)])
+    )
     assert sync_saving_ns(device, 10.0 * MS) == pytest.approx((10 - 11 / 1.28) * MS)
     assert sync_saving_ns(device, 8.0 * MS) == pytest.approx(0.0, abs=1)  # the device alone takes that long
 
@@ -260,6 +262,22 @@ def test_recorded_in_windows_the_first_finding_promises_what_is_saved(where: str
     (steps,) = run.query("SELECT max(number) FROM steps")[0]
     assert rule == RULES[problem]
     assert saved_ns / steps == pytest.approx(SAVED_MS[where][problem] * MS, rel=0.15)
+
+
+def test_a_loop_that_waits_for_data_does_not_wait_for_the_gpu(tmp_path: Path) -> None:
+    """ResNet-50 never asks the GPU for a result: five calls wait in 239 steps, 4 ms in all."""
+    run = open_run(unpacked("gpu_problems_resnet-2026-11-19.tar.xz", tmp_path, "problems/resnet/"), read_rank_file)
+    assert {finding.rule for finding in findings_of(run)} <= {"data_bound", "launch_bound", "slow_start"}
+    (steps,) = device_steps_of(run)
+    assert steps.counts["sync_calls"] < 0.1 and sync_saving_ns(steps, 88.4 * MS) < 0.01 * steps.step_ns
+
+
+def test_what_holds_the_host_up_takes_no_longer_for_being_recorded(tmp_path: Path) -> None:
+    """A call in every step waits for 2 ms; 60 of 80 ms are data loading, with recording and without."""
+    (steps,) = device_steps_of(
+        run_of([training(step_ms=80.0, idle_data=60.0, idle_launch=10.0, sync=2.0, count_sync_calls=1)])
+    )
+    assert sync_saving_ns(steps, 78.0 * MS) == pytest.approx((78 - 60 - 18 / 1.28) * MS, rel=0.01)
 
 
 def test_steps_of_a_busy_gpu_each_have_their_kernels(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from rankscope.model.records import Layer
 from rankscope.model.tables import Tables
-from rankscope.questions.gpu.steps import PAUSE, DeviceSteps
+from rankscope.questions.gpu.steps import PAUSE, PREEMPTED, DeviceSteps
 from rankscope.questions.steps.data import steps_of
 
 Array = Any  # of numpy
@@ -54,20 +54,31 @@ def recording_ns(device: DeviceSteps, bare: Mapping[int, float]) -> float:
 
 
 HOST_RECORDED = 1.28  # a host that launches, while waits are recorded, takes so much longer at least (on an H200)
+HELD_UP = (
+    "data",
+    "blocked",
+    "checkpoint",
+    "gc",
+    "compile",
+    PREEMPTED,
+)  # the host launches nothing then: no longer for it
 
 
 def sync_saving_ns(device: DeviceSteps, bare_ns: float | None = None) -> float:
     """What a step would be shorter if the host did not wait for the device: then the longer of the two would decide.
 
     By the median step, as the long ones are long for other reasons; with windows by the steps outside them
-    (`bare_ns`), in which the host is faster, and waits longer.
+    (`bare_ns`), in which the host launches faster, and waits longer. Where not every step waits, only in those that do.
     """
+    steps_that_wait = min(1.0, device.counts["sync_calls"])
     step_ns, wait_ns = min(device.step_ns, device.p50_ns), device.counts["sync_ns"]
     host_ns, device_ns = step_ns - wait_ns, device.busy_ns + device.idle["device"]
     if bare_ns is not None and wait_ns:
         step_ns = min(device.step_ns, bare_ns)
-        host_ns = (device.step_ns - wait_ns) / max(device.step_ns / step_ns, HOST_RECORDED)
-    return max(0.0, step_ns - max(host_ns, device_ns)) if wait_ns else 0.0
+        held_up_ns = sum(device.idle[cause] for cause in HELD_UP)
+        launching_ns = max(0.0, device.step_ns - wait_ns - held_up_ns)
+        host_ns = held_up_ns + launching_ns / max(device.step_ns / step_ns, HOST_RECORDED)
+    return steps_that_wait * max(0.0, step_ns - max(host_ns, device_ns)) if wait_ns else 0.0
 
 
 # how far the device is behind the host when a step ends, at the least (almost), and the step: mean on the host
