@@ -53,8 +53,9 @@ def brought_back(folder: Path) -> None:
             (folder / f"counts.{job}.{rank}").write_text(f"version 5\nstart 1 of 16: 40\nstate 9: {rank}{len(job)}\n")
     taken_us = {"us": [10.0, 10.2, 9.9] * 20, "behind_us": [10.1, 10.3, 10.0] * 20}
     taken_us |= {"plugin_ns": [100, 120, 90] * 20, "behind_plugin_ns": [200, 220, 190] * 20}
+    turns = [{"round": number} for number in range(3)] + [{"round": -1, "by": ""}, {"round": -2, "by": "calls"}]
     (folder / "turns.jsonl").write_text(
-        "".join(json.dumps({"round": number, "jobs": {"alternating": taken_us}}) + "\n" for number in range(3))
+        "".join(json.dumps({**turn, "jobs": {"alternating": taken_us}}) + "\n" for turn in turns)
     )
     crashed = {"rank": {"exit": -11}, "exit": 1}
     (folder / "ends.json").write_text(json.dumps({"crash-theirs": crashed, "crash-both": crashed}))
