@@ -236,6 +236,21 @@ def test_a_trace_cut_before_its_first_event_is_bad() -> None:
         read(trace(EVENTS)[:300])
 
 
+@pytest.mark.parametrize("indent", [None, 1])
+def test_the_list_of_events_alone_is_a_trace_too(indent: int | None) -> None:
+    content = json.dumps(EVENTS, indent=indent).encode() + b"\n"
+    source = Source(Path("t.json"), Hints(), content)
+    known = recognised(source)
+    assert known is not None and known.name == "kineto"
+    readings = list(kineto.read(source))
+    assert rows(readings, "name", "start_ns") == rows(read(trace(EVENTS)), "name", "start_ns")
+    assert not [told for severity, told in notes(readings) if severity is Severity.WARNING]
+    cut = list(kineto.read(Source(Path("t.json"), Hints(), content[: content.index(b"gpu_memcpy")])))
+    assert len(rows(cut, "name")) == 5 and "ends early" in next(
+        told for severity, told in notes(cut) if severity is Severity.WARNING
+    )
+
+
 def test_an_empty_trace_is_no_error() -> None:
     assert rows(read(trace([])), "name") == []
 

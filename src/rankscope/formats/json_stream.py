@@ -1,4 +1,4 @@
-"""The events of a Chrome trace (`{…, "traceEvents": [{…}, …], …}`) block by block, in constant memory.
+"""The events of a Chrome trace (`{…, "traceEvents": [{…}, …], …}` or the list alone) block by block, in constant memory.
 
 A block is cut at the last `}, {` in it and decoded. JSON is read from left to right, so what decodes as a list of
 whole objects was cut between two events, whatever the strings inside hold; what does not is cut by counting brackets.
@@ -160,6 +160,7 @@ class TraceStream(Generic[T]):
     bad_events: int = 0
     first_bad_byte: int | None = None
     broken: str = ""  # why and where the file ends too early
+    _is_list: bool = False  # nothing around the events
     _at_byte: int = 0  # of the first byte not yet passed on
     _last_words: bytes = b""
 
@@ -202,6 +203,9 @@ class TraceStream(Generic[T]):
         head = b""
         for piece in pieces:
             head += piece
+            if head.lstrip().startswith(b"["):
+                self._is_list, self._at_byte = True, head.index(b"[") + 1
+                return head[self._at_byte :]
             for key in islice(KEY.finditer(head), KEYS):
                 members = _members(head[: key.start()].rstrip(BETWEEN) + b"}")
                 if members is not None:
@@ -258,6 +262,8 @@ class TraceStream(Generic[T]):
             self._last_words += piece
 
     def _finish(self, closed: bool) -> None:
+        if closed and self._is_list and not self.broken and not self._last_words.strip():
+            return
         members = _members(b"{" + self._last_words.strip().lstrip(b",")) if closed else None
         self.after = members or {}
         if self.broken or not closed or members is None:

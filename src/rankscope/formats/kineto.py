@@ -67,6 +67,7 @@ OURS = re.compile(
     rb'"(deviceProperties|distributedInfo|cpu_op|cuda_runtime|user_annotation|Ev Idx|baseTimeNanoseconds)"'
     rb'|"cat"\s*:\s*"(Operator|Runtime|Kernel)"'
 )
+IN_A_LIST = re.compile(rb'"ph"\s*:\s*"[A-Za-z]"')
 BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})\b')
 END_BYTES = 256 << 10  # at the end of a file, where some versions write the base time
 LARGEST_BASE_NS = 2**61  # 73 years, so that added to the largest time it still fits
@@ -74,8 +75,10 @@ UNIX_FROM_US = 10**14  # 1973: smaller times count from the base time
 
 
 def sniff(head: bytes) -> bool:
-    """An object with Kineto's members, or with trace events in its categories."""
+    """An object with Kineto's members, or trace events in its categories, with or without an object around them."""
     start = head.lstrip()[:4096]
+    if start.startswith(b"["):
+        return IN_A_LIST.search(start) is not None and OURS.search(head) is not None
     if not start.startswith(b"{") or (b'"traceEvents"' not in head and b'"schemaVersion"' not in start):
         return False
     return OURS.search(head) is not None
