@@ -1,4 +1,4 @@
-"""The events of a Chrome trace (`{…, "traceEvents": [{…}, …], …}` or the list alone) block by block, in constant memory.
+"""The events of a Chrome trace (`{…, "traceEvents": [{…}, …], …}` or the list alone) by blocks, in constant memory.
 
 A block is cut at the last `}, {` in it and decoded. JSON is read from left to right, so what decodes as a list of
 whole objects was cut between two events, whatever the strings inside hold; what does not is cut by counting brackets.
