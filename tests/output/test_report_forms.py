@@ -56,6 +56,7 @@ def test_other_cells() -> None:
     assert shown(1234567, Unit.COUNT) == "1,234,567"
     assert shown(1234567, Unit.NAME) == "1234567"
     assert shown(0.1234, Unit.SHARE) == "12.3 %" and shown(0.0001, Unit.SHARE) == "<0.1 %"
+    assert shown(-0.0001, Unit.SHARE) == shown(0.0, Unit.SHARE) == "0.0 %" and shown(-0.001, Unit.SHARE) == "-0.1 %"
     assert shown(None, Unit.NS) == "" and shown(1.2345, Unit.NUMBER) == "1.23"
     assert shown(2048.0, Unit.RATE) == "2.00 KiB/s"
 

@@ -39,6 +39,8 @@ def shown(cell: Cell, unit: Unit) -> str:
     if unit in (Unit.BYTES, Unit.RATE):
         return size_text(float(cell)) + ("/s" if unit is Unit.RATE else "")
     if unit is Unit.SHARE:
+        if -0.0005 < cell <= 0:
+            return "0.0 %"  # not -0.0
         return "<0.1 %" if 0 < cell < 0.0005 else f"{100 * float(cell):.1f} %"
     if isinstance(cell, int):
         return f"{cell:,}"

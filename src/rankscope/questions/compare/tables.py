@@ -166,6 +166,8 @@ def interval_of(change: Change) -> str:
 
 
 def signed(share: float) -> str:
+    if abs(share) < 0.0005:
+        return "0.0 %"
     return f"{100 * share:+.1f} %" if abs(share) < 10 else f"{100 * share:+,.0f} %"
 
 
