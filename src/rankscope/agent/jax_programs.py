@@ -235,14 +235,16 @@ def _watch_copies(recorder: Any) -> None:
     def _value(self: Any) -> Any:
         if getattr(self, "_npy_value", b"") is not None:  # copied already, or kept elsewhere by this JAX
             return value(self)
-        begin = begins()
+        begin, size = begins(), 0
         try:
-            return value(self)
+            copied = value(self)
+            size = getattr(copied, "nbytes", 0)  # an array's own takes longer to work out than all else here
+            return copied
         except BaseException as error:
             hide_our_frame(error)
             raise
         finally:
-            waited(TO_HOST, begin, _host_bytes([self]))
+            waited(TO_HOST, begin, size)
 
     array._value = property(wraps(value)(_value))
     wait = array.block_until_ready
