@@ -128,7 +128,7 @@ def main() -> int:
 
 
 class Results:
-    """Written after every run: what was done is kept whatever comes."""
+    """Written anew whenever a mode of a program is compared: what was done is kept whatever comes."""
 
     def __init__(self, folder: Path, until: float, patience: int) -> None:
         self.folder, self.until, self.patience = folder, until, patience
@@ -156,7 +156,7 @@ def start(program: Program, modes: list[str], results: Results, pool: Executor) 
 
 def attempt(program: Program, name: str, results: Results) -> Outcome | None:
     """None where the time is up."""
-    if time.monotonic() > results.until:
+    if results.is_time_up():
         return None
     command = [sys.executable, str(PROGRAMS / program.arguments[0]), *program.arguments[1:]]
     seconds = program.seconds * results.patience

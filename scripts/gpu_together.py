@@ -14,7 +14,9 @@ changes with the first window is known only as well as the bare processes tell w
 many of them as of `late`.
 Each process also writes down when each of its steps ended (FOLDER/MODE.steps). `--inside FOLDER…` reads these and the
 windows in the runs beside them: how much longer the steps in a window are than those around it in the same process on
-the same cores, which the machine's moods hardly touch, and what the recorder itself claims.
+the same cores, which the machine's moods hardly touch, and what the recorder itself claims. How well one window is
+known is told by stretches in which there is none: what they seem to cost.
+`--leave-out FILE:MODE…` leaves processes out of a report.
 As a program: gpu_together.py --work MODE.
 """
 
@@ -154,12 +156,16 @@ def play(options: argparse.Namespace) -> None:
         print(f"{mode}: exit {player.returncode}")
 
 
-def report(files: list[Path]) -> None:
+def report(files: list[Path], left_out: list[str]) -> None:
     """Each process against the bare ones of its own file; of late ones, what came with the first window, too."""
     pooled: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for file in files:
         print(file)
-        for name, ratio, error in fitted([json.loads(line)["of"] for line in file.read_text().splitlines()]):
+        turns = [json.loads(line)["of"] for line in file.read_text().splitlines()]
+        for turn in turns:
+            for mode in (mode for mode in list(turn) if f"{file.name}:{mode}" in left_out):
+                del turn[mode]
+        for name, ratio, error in fitted(turns):
             print(f"  {name:24} {ratio:.4f} ± {error:.4f}")
             mode, _, which = name.partition(":")
             if not which or which == OF_ALL:
@@ -230,7 +236,7 @@ def fitted(turns: list[dict[str, dict[str, float]]]) -> Iterator[tuple[str, floa
 
 def inside(folders: list[Path]) -> None:
     """What the windows of each recorded process cost, by its own steps, and by its own report."""
-    lost, claimed, passed = [], [], []
+    lost, claimed, passed, errors = [], [], [], []
     for steps in sorted(path for folder in folders for path in folder.glob("*.steps")):
         run = steps.with_suffix("")
         if not run.is_dir():
@@ -245,17 +251,22 @@ def inside(folders: list[Path]) -> None:
         lost_s, window_s = sum(lost_s for lost_s, _ in known), sum(length for _, length in known)
         after_s = ends[-2] - windows[0][0]
         spent_s = claim_of(run)
+        nothing = without_window(ends, windows, window_s / len(known))
+        error_s = stdev(nothing) * len(known) ** 0.5 if len(nothing) > 1 else float("nan")
+        errors.append(error_s)
         lost.append(lost_s)
         claimed.append(spent_s)
         passed.append(after_s)
         print(
             f"{run}: {len(known)} of {len(windows)} windows, {window_s:.2f} of {after_s:.1f} s; their steps are "
-            f"{window_s / (window_s - lost_s):.3f} x as long as those around: {lost_s:.3f} s, "
-            f"{100 * lost_s / after_s:.3f} %; claimed {spent_s:.3f} s, {spent_s / lost_s:.2f} x"
+            f"{window_s / (window_s - lost_s):.3f} x as long as those around: {lost_s:.3f} ± {error_s:.3f} s, "
+            f"{100 * lost_s / after_s:.3f} %; claimed {spent_s:.3f} s, {spent_s / lost_s:.2f} x; "
+            f"{len(nothing)} stretches without a window: {mean(nothing or [0.0]):+.3f} s each"
         )
     if passed:
         print(
-            f"all: {100 * sum(lost) / sum(passed):.3f} % of {sum(passed):.0f} s, "
+            f"all: {sum(lost):.3f} ± {sum(error**2 for error in errors) ** 0.5:.3f} s, "
+            f"{100 * sum(lost) / sum(passed):.3f} % of {sum(passed):.0f} s, "
             f"claimed {100 * sum(claimed) / sum(passed):.3f} %"
         )
 
@@ -273,6 +284,20 @@ def cost_of(ends: array[float], begin: float, end: float) -> tuple[float, float]
     if len(around) < AROUND_LEAST:
         return None
     return sum(within) - len(within) * mean(around), sum(within)
+
+
+def without_window(ends: array[float], windows: list[tuple[float, float]], length_s: float) -> list[float]:
+    """What stretches of that length seem to cost in which nothing is recorded, nor around them."""
+    times = [end for end in ends if end == end]
+    apart_s = length_s + AROUND_S + 2 * EDGE_S
+    begins = (times[0] + apart_s * number for number in range(1, int((times[-1] - times[0]) / apart_s) - 1))
+    quiet = [
+        begin
+        for begin in begins
+        if all(begin + apart_s < first - AROUND_S or begin - apart_s > last + AROUND_S for first, last in windows)
+    ]
+    costs = [cost_of(ends, begin, begin + length_s) for begin in quiet]
+    return [cost[0] for cost in costs if cost is not None]
 
 
 def windows_of(run: Path) -> list[tuple[float, float]]:
@@ -296,12 +321,13 @@ def main() -> int:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--runs", type=Path)
     parser.add_argument("--report", type=Path, nargs="+", metavar="FILE")
+    parser.add_argument("--leave-out", nargs="+", default=[], metavar="FILE:MODE")
     parser.add_argument("--inside", type=Path, nargs="+", metavar="FOLDER")
     options = parser.parse_args()
     if options.inside:
         inside(options.inside)
     elif options.report:
-        report(options.report)
+        report(options.report, options.leave_out)
     elif options.work:
         work(options.work, options.out)
     else:

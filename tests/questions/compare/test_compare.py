@@ -13,6 +13,7 @@ import rankscope as rs
 from rankscope.api.compare import side_of, unquoted_pattern
 from rankscope.api.run import NoRun
 from rankscope.cli.compare import run
+from rankscope.questions.compare.tables import signed
 from rankscope.questions.compare.verdicts import BadLimit, parse_limit
 from rankscope.rank_file import Part
 from runs.small_run import mpi_rank, write_run
@@ -198,3 +199,7 @@ def test_programs_can_compare_too(runs: Path) -> None:
     found = rs.compare(f"{runs}/old-*", f"{runs}/slow-*", fail_if=["step_p50 > +2%"])
     assert found.exit_code == 1 and "part.forward" in repr(found)
     assert "part.forward" in found.changes()["metric"]
+
+
+def test_a_change_that_rounds_to_nothing_has_no_sign() -> None:
+    assert [signed(share) for share in (-0.0001, 0.0, 0.0004, -0.001, 0.01)] == ["0.0 %"] * 3 + ["-0.1 %", "+1.0 %"]

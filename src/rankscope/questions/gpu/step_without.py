@@ -54,14 +54,8 @@ def recording_ns(device: DeviceSteps, bare: Mapping[int, float]) -> float:
 
 
 HOST_RECORDED = 1.28  # a host that launches, while waits are recorded, takes so much longer at least (on an H200)
-HELD_UP = (
-    "data",
-    "blocked",
-    "checkpoint",
-    "gc",
-    "compile",
-    PREEMPTED,
-)  # the host launches nothing then: no longer for it
+# causes of idle time in which the host launches nothing: it takes no longer for being recorded
+HELD_UP = ("data", "blocked", "checkpoint", "gc", "compile", PREEMPTED)
 
 
 def sync_saving_ns(device: DeviceSteps, bare_ns: float | None = None) -> float:
