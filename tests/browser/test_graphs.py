@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import combinations
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from rankscope.output.html import to_html
 from rankscope.questions.scaling.growth import Series, growth
 from rankscope.questions.scaling.page import Scaling, growth_page
 from rankscope.questions.scaling.scaling import graphs, laws
-from studies.studying import squares, study
+from studies.studying import study, write_toml
 
 BOXES = """[...document.querySelectorAll('svg')].filter((svg) => svg.checkVisibility()).map((svg) => {
     const frame = svg.getBoundingClientRect();
@@ -63,11 +64,12 @@ def test_text_is_light_in_the_dark(chromium: Chromium, drawn: Path) -> None:
 
 @pytest.fixture(scope="module")
 def study_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a study that was run, with three sizes."""
+    """Of a study that was run, with three sizes: twice the ranks take twice as long, on a busy machine, too."""
     folder = tmp_path_factory.mktemp("study")
-    own = squares(folder / "squares.toml", axes={"number": [3], "ranks": [1, 2, 4]}, launch={"launcher": "local"})
+    command = [sys.executable, "-c", "import time; time.sleep(0.3 * {ranks})"]
+    own = write_toml(folder / "pauses.toml", command, {"ranks": [1, 2, 4]}, {"launcher": "local"})
     assert study(own, "--out", folder / "out").returncode == 0
-    return folder / "out" / "squares.html"
+    return folder / "out" / "pauses.html"
 
 
 @pytest.mark.parametrize("dark", [False, True])
