@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,12 +27,15 @@ TESTS = ROOT / "tests" / "native" / "nccl"
 RECORDER = hatch_build.NATIVE / "librankscope.so"
 RESULT = ROOT / "benchmarks" / "results" / "neighbours.md"
 VERSIONS, TURNS = (4, 5, 6), 7
-ROUNDS = {"measure": 3000, "measure-cold": 400}
+ROUNDS = {"measure": 3000, "measure-beside": 10000, "measure-cold": 400}
+HOW = {"measure": "", "measure-beside": ", beside it", "measure-cold": ", cold"}
 ABOUT = (
     "Nanoseconds for each collective, the best of many rounds of 64: two calls in the thread that enqueues it, and "
     "three for each of two channels in NCCL's proxy thread. The program calls plugins as NCCL does; the foreign plugin "
-    "asks for what NCCL Inspector asks for, and counts. *Cold*: single collectives, between which 8 MiB of "
-    "something else are written, medians. No GPU is in it: `scripts/gpu_neighbours.sh` measures NCCL."
+    "asks for what NCCL Inspector asks for, and counts. *Beside it*: the proxy is at work on another processor, "
+    "and between two collectives code and data of more than the first caches hold are gone through; means without the "
+    "slowest eighth. *Cold*: single collectives, between which 8 MiB of something else are written, medians. No GPU is "
+    "in it: `scripts/gpu_neighbours.sh` measures NCCL."
 )
 INSPECTOR = "66"  # asks for collectives and channels of kernels, as NCCL Inspector does
 
@@ -48,20 +53,28 @@ def compiled(folder: Path) -> Path:
     return program
 
 
-def measured(program: Path, folder: Path, version: int, who: str, how: str) -> tuple[float, float]:
+def environment(folder: Path, run: str, version: int, who: str) -> dict[str, str]:
+    """As many variables whoever it is: the foreign plugin asks for some of its own at every call."""
     plugin = str(folder / f"v{version}.so")
-    environment = {**os.environ, "NCCL_PROFILER_PLUGIN": plugin, "FOREIGN_MASK": INSPECTOR}
-    if who != "theirs":
-        with tempfile.TemporaryDirectory(dir=folder) as run:
-            environment |= {"NCCL_PROFILER_PLUGIN": str(RECORDER), "LD_PRELOAD": str(RECORDER), "RANKSCOPE_DIR": run}
-            environment |= {"RANKSCOPE_NCCL_PROFILER_PLUGIN": plugin if who == "both" else "none"}
-            return timed(program, version, environment, how)
-    return timed(program, version, environment, how)
+    recorder = str(RECORDER)
+    return {
+        **os.environ,
+        "FOREIGN_MASK": INSPECTOR,
+        "RANKSCOPE_DIR": run,
+        "NCCL_PROFILER_PLUGIN": plugin if who == "theirs" else recorder,
+        "RANKSCOPE_NCCL_PROFILER_PLUGIN": plugin if who == "both" else "none",
+        "BESIDE_LD_PRELOAD" if who == "theirs" else "LD_PRELOAD": recorder,
+    }
 
 
-def timed(program: Path, version: int, environment: dict[str, str], how: str) -> tuple[float, float]:
+def measured(program: Path, folder: Path, version: int, who: str, how: str) -> tuple[float, float]:
+    with tempfile.TemporaryDirectory(dir=folder) as run:
+        return timed(program, version, environment(folder, run, version, who), how)
+
+
+def timed(program: Path, version: int, given: dict[str, str], how: str) -> tuple[float, float]:
     command = [str(program), str(version), str(ROUNDS[how]), how]
-    told = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout.split()
+    told = subprocess.run(command, env=given, check=True, capture_output=True, text=True).stdout.split()
     return float(told[0]), float(told[1])
 
 
@@ -76,8 +89,7 @@ def table(program: Path, folder: Path) -> list[str]:
             for who in ("theirs", "ours", "both"):
                 now = measured(program, folder, version, who, how)
                 best[who] = min(best.get(who, now)[0], now[0]), min(best.get(who, now)[1], now[1])
-        cold = ", cold" if how == "measure-cold" else ""
-        for place, thread in enumerate((f"that enqueues{cold}", f"proxy, 2 channels{cold}")):
+        for place, thread in enumerate((f"that enqueues{HOW[how]}", f"proxy, 2 channels{HOW[how]}")):
             theirs, ours, both = (best[who][place] for who in ("theirs", "ours", "both"))
             passing = both - theirs - ours
             lines.append(
@@ -88,13 +100,36 @@ def table(program: Path, folder: Path) -> list[str]:
     return lines
 
 
+def instructions(program: Path, folder: Path) -> str:
+    """Of a start and a stop, as callgrind counts them: what is left of many calls without what comes once."""
+    if not shutil.which("valgrind"):
+        return "Instructions were not counted: there is no valgrind."
+    theirs, both = (counted(program, folder, who) for who in ("theirs", "both"))
+    return (
+        f"A start and a stop, version 5, as valgrind's callgrind counts: {theirs:,.0f} instructions with theirs alone, "
+        f"{both:,.0f} with both, so {both - theirs:,.0f} of ours."
+    )
+
+
+def counted(program: Path, folder: Path, who: str) -> float:
+    given = {name: value for name, value in environment(folder, str(folder), 5, who).items() if name != "LD_PRELOAD"}
+    given.setdefault("BESIDE_LD_PRELOAD", str(RECORDER))
+    totals = []
+    for rounds in (1000, 3000):
+        command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", str(program), "5", str(rounds)]
+        done = subprocess.run([*command, "calls"], env=given, check=True, capture_output=True, text=True)
+        totals.append(int(re.findall(r"Collected : (\d+)", done.stderr)[0]))
+    return (totals[1] - totals[0]) / 2000
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help=f"write {RESULT.relative_to(ROOT)}")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        lines = table(compiled(folder), folder)
+        program = compiled(folder)
+        lines = [*table(program, folder), "", instructions(program, folder)]
     machine = f"{platform.machine()}, {os.cpu_count()} processors, Linux {platform.release()}"
     about = f"Made by `benchmarks/neighbours.py` on {date.today()}, {machine}. {ABOUT}"
     text = "\n".join(["# A profiler plugin of the job behind ours", about, "", *lines, ""])

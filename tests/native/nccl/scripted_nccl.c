@@ -1,12 +1,15 @@
-/* scripted_nccl VERSIONS OPERATIONS [PART]: a caller that does with profiler plugins what NCCL does. It opens what
+/* scripted_nccl VERSIONS OPERATIONS [twice|groups|measure…]: a caller that does with profiler plugins what NCCL does. It opens what
  * NCCL_PROFILER_PLUGIN names (or libnccl-profiler.so), takes the newest of VERSIONS versions that it finds, gives every
  * communicator the one mask there is, tells the events that the mask asks for with their parents, uses handles of
  * operations after their stop, and closes the library after the last communicator. Prints the version it took. */
+#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -136,14 +139,15 @@ static void progress(struct comm *comm, const struct work *work)
     stop(op);
 }
 
-struct line { struct comm *comm; struct work *work; int put, closed; pthread_mutex_t lock; pthread_cond_t more; };
+struct line { struct comm *comm; struct work *work; int put, done, closed; pthread_mutex_t lock; pthread_cond_t more; };
 
 static void *proxy(void *of)
 {
     struct line *line = of;
-    int done = 0;
-    for (;;) {
+    for (int done = 0;; ) {
         pthread_mutex_lock(&line->lock);
+        line->done = done;
+        pthread_cond_signal(&line->more);
         while (done == line->put && !line->closed)
             pthread_cond_wait(&line->more, &line->lock);
         int is_over = done == line->put;
@@ -190,13 +194,36 @@ static void one(struct line *line, int is_collective)
     put(line, (struct work){task, now, is_collective});
 }
 
+/* As ncclGroupEnd: all are started, then all are stopped, in the same order or another, and their kernel runs them in one
+ * of its own. Not many more are enqueued than the proxy has seen the end of. */
+static int group(struct line *line, int from)
+{
+    enum { MOST = 9, AHEAD = 100 };
+    void *tasks[MOST];
+    int count = from % MOST + 1 < operations - from ? from % MOST + 1 : operations - from;
+    for (int i = 0; i < count; i++)
+        tasks[i] = start(line->comm, mask, i % 3 != 2 ? NCCL_EVENT_COLL : NCCL_EVENT_P2P, NULL);
+    for (int i = 0; i < count; i++)
+        stop(tasks[from % 2 ? count - 1 - i : i]);
+    for (int i = 0; i < count; i++)
+        put(line, (struct work){tasks[(i + from) % count], mask, 1});
+    pthread_mutex_lock(&line->lock);
+    while (line->put - line->done > AHEAD)
+        pthread_cond_wait(&line->more, &line->lock);
+    pthread_mutex_unlock(&line->lock);
+    return count;
+}
+
+static int in_groups;
+
 static void *enqueue(void *of)
 {
     struct line *line = of;
     pthread_t thread;
     pthread_create(&thread, NULL, proxy, line);
-    for (int i = 0; i < operations; i++)
-        one(line, i % 3 != 2);
+    for (int i = 0; i < operations; in_groups ? (i += group(line, i)) : i++)
+        if (!in_groups)
+            one(line, i % 3 != 2);
     pthread_mutex_lock(&line->lock);
     line->closed = 1;
     pthread_cond_signal(&line->more);
@@ -319,6 +346,110 @@ static void measure_cold(void)
         plugin->finalize(comm.context);
 }
 
+/* The same with a proxy of its own at work beside it, on another processor: what either writes is then in the caches of
+ * the other. Between two operations a launch's worth of something else is touched. Means without the slowest eighth. */
+enum { MOST_BESIDE = 200000 };
+static struct {
+    void *tasks[MOST_BESIDE];
+    double proxying[MOST_BESIDE];
+    int told __attribute__((aligned(64)));
+    struct comm comm;
+    int count;
+} beside;
+
+static void on_processor(int number)
+{
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(number, &one);
+    pthread_setaffinity_np(pthread_self(), sizeof one, &one);
+}
+
+static void *proxy_beside(void *unused)
+{
+    union nccl_state_args_v4 args = {.channel_gpu_ns = 0};
+    on_processor(1);
+    for (int i = 0; i < beside.count; i++) {
+        while (__atomic_load_n(&beside.told, __ATOMIC_ACQUIRE) <= i)
+            ;
+        double from = now_ns();
+        void *channels[CHANNELS];
+        for (int channel = 0; channel < CHANNELS; channel++)
+            channels[channel] = start(&beside.comm, mask, NCCL_EVENT_KERNEL_CHANNEL, beside.tasks[i]);
+        for (int channel = 0; channel < CHANNELS; channel++) {
+            if (channels[channel] && version >= 4)
+                plugin->state(channels[channel], NCCL_STATE_KERNEL_CHANNEL_STOP, &args);
+            stop(channels[channel]);
+        }
+        beside.proxying[i] = now_ns() - from;
+    }
+    return unused;
+}
+
+static double middle(double *values, int count)
+{
+    double sum = 0;
+    int kept = count - count / 8;
+    qsort(values, (size_t)count, sizeof *values, by_size);
+    for (int i = 0; i < kept; i++)
+        sum += values[i] / kept;
+    return sum;
+}
+
+/* As much code and data as a launch goes through: more than the first caches hold, less than the second. */
+static void launch(void)
+{
+    enum { BYTES = 160 << 10, CODE_BYTES = 128 << 10 };
+    static volatile unsigned char data[BYTES];
+    static unsigned char *code;
+    for (int at = 0; at < BYTES; at += 64)
+        data[at]++;
+#if defined(__x86_64__)
+    if (!code) {
+        code = mmap(NULL, CODE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        memset(code, 0xC3, CODE_BYTES);     /* ret */
+        mprotect(code, CODE_BYTES, PROT_READ | PROT_EXEC);
+    }
+    for (int at = 0; at < CODE_BYTES; at += 64)
+        ((void (*)(void))(void *)(code + at))();
+#endif
+}
+
+static void calls(void)
+{
+    struct comm comm;
+    if (open_comm(&comm, 0))
+        return;
+    for (int i = 0; i < operations; i++)
+        stop(start(&comm, mask, NCCL_EVENT_COLL, NULL));
+}
+
+static void measure_beside(void)
+{
+    enum { APART_NS = 8000 };
+    static double enqueuing[MOST_BESIDE];
+    pthread_t proxy;
+    beside.count = operations < MOST_BESIDE ? operations : MOST_BESIDE;
+    if (open_comm(&beside.comm, 0))
+        return;
+    on_processor(0);
+    pthread_create(&proxy, NULL, proxy_beside, NULL);
+    for (int i = 0; i < beside.count; i++) {
+        launch();
+        double from = now_ns();
+        beside.tasks[i] = start(&beside.comm, mask, NCCL_EVENT_COLL, NULL);
+        stop(beside.tasks[i]);
+        enqueuing[i] = now_ns() - from;
+        __atomic_store_n(&beside.told, i + 1, __ATOMIC_RELEASE);
+        while (now_ns() - from < APART_NS)
+            ;
+    }
+    pthread_join(proxy, NULL);
+    printf("%.1f %.1f\n", middle(enqueuing, beside.count), middle(beside.proxying, beside.count));
+    if (beside.comm.context)
+        plugin->finalize(beside.comm.context);
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 3 ? argv[3] : "";
@@ -326,6 +457,7 @@ int main(int argc, char **argv)
     int newest = argc > 1 ? atoi(argv[1]) : 6;
     char symbol[32];
     operations = argc > 2 ? atoi(argv[2]) : 30;
+    in_groups = !strcmp(what, "groups");
     reported_version = getenv("SCRIPTED_NCCL_VERSION") ? atoi(getenv("SCRIPTED_NCCL_VERSION")) : 23007;
     for (int round = 0; round < (!strcmp(what, "twice") ? 2 : 1); round++) {
         void *library = dlopen(path && path[0] ? path : "libnccl-profiler.so", RTLD_NOW | RTLD_LOCAL);
@@ -334,12 +466,16 @@ int main(int argc, char **argv)
             snprintf(symbol, sizeof symbol, "ncclProfiler_v%d", --version);
             plugin = dlsym(library, symbol);
         }
-        if (strncmp(what, "measure", 7))
+        if (strncmp(what, "measure", 7) && strcmp(what, "calls"))
             printf("version %d\n", plugin ? version : 0);
         if (plugin && !strcmp(what, "measure"))
             measure();
         else if (plugin && !strcmp(what, "measure-cold"))
             measure_cold();
+        else if (plugin && !strcmp(what, "measure-beside"))
+            measure_beside();
+        else if (plugin && !strcmp(what, "calls"))
+            calls();
         else if (plugin)
             play();
         if (library)

@@ -17,9 +17,11 @@ void rs_trace_add(const struct rs_thread *thread, uint64_t key, uint64_t start, 
     (void)thread, (void)key, (void)start, (void)duration, (void)bytes, (void)failed;
 }
 
+static struct rs_thread thread;
+
 static void *begin(void)
 {
-    struct operation *operation = take_slot(NULL);
+    struct operation *operation = take_slot(&thread, NULL, NULL);
     void *handle = operation ? handle_of(operation, operation->generation, RS_NCCL_TASK) : NULL;
     if (operation)
         rs_lock_give(&operation->lock);

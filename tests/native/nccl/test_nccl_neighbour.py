@@ -119,12 +119,13 @@ def test_it_gets_the_events_that_it_would_get_alone(
     assert calls(tmp_path / "run") == expected(version)
 
 
-@pytest.mark.parametrize("version", [1, 3, 5, 6])
-def test_sanitizers_find_nothing(checked: Scripted, version: int, tmp_path: Path) -> None:
-    alone = checked.bare(tmp_path / "alone", version)
-    beside = checked.both(tmp_path / "run", tmp_path / "beside", version, LD_PRELOAD="")
+@pytest.mark.parametrize(("version", "part"), [(1, ""), (3, ""), (5, ""), (6, ""), (5, "groups")])
+def test_sanitizers_find_nothing(checked: Scripted, version: int, part: str, tmp_path: Path) -> None:
+    alone = checked.bare(tmp_path / "alone", version, part=part)
+    beside = checked.both(tmp_path / "run", tmp_path / "beside", version, part=part, LD_PRELOAD="")
     assert alone == beside
-    assert calls(tmp_path / "run") == expected(version)
+    made = calls(tmp_path / "run")
+    assert made.total() == 2 * OPERATIONS if part else made == expected(version)
 
 
 @pytest.mark.parametrize("mode", ["none", "no_collectives", "same", "no_context"])
@@ -135,6 +136,27 @@ def test_whatever_handles_it_returns(scripted: Scripted, version: int, mode: str
     beside = scripted.both(tmp_path / "run", tmp_path / "beside", version, FOREIGN_MODE=mode)
     assert alone == beside
     assert calls(tmp_path / "run") == expected(version)
+
+
+@pytest.mark.parametrize("mode", ["", "pool", "same"])
+@pytest.mark.parametrize("version", [4, 6])
+def test_groups_of_operations_whose_handles_come_back(
+    scripted: Scripted, version: int, mode: str, tmp_path: Path
+) -> None:
+    """Started together, stopped in any order, two threads beside each other, and their kernel does them in its own."""
+    number = 3000
+    given = {"FOREIGN_MODE": mode, "FOREIGN_MASK": str(INSPECTOR)}
+    told = {}
+    for name in ("alone", "beside"):
+        settings = scripted.environment(tmp_path / "run", tmp_path / name, version)
+        if name == "alone":
+            settings = {"NCCL_PROFILER_PLUGIN": str(scripted.plugin(version)), "FOREIGN_OUT": str(tmp_path / name)}
+        done = scripted.run(6, number, "groups", **settings, **given)
+        assert (done.returncode, done.stderr) == (0, "")
+        told[name] = (tmp_path / name).read_text()
+    assert told["alone"] == told["beside"]
+    for kind in ("call", "progress"):
+        assert sum(calls(tmp_path / "run", kind=kind).values()) == 2 * number
 
 
 @pytest.mark.parametrize(("newest", "version"), [(6, 4), (4, 4), (5, 2), (3, 1)])

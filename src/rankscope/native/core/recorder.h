@@ -38,6 +38,7 @@ struct rs_nccl_words {
     uint32_t type_bytes;
     uint8_t has_root, is_send, is_receive;
     const struct rs_tally *row;
+    uint32_t next_to_stop, to_stop;     /* beside a plugin of the job's: the slot that comes next, and how many do */
 };
 
 /* One thread of the program, or several in turn: a slot is handed on when its thread ends. */

@@ -13,12 +13,13 @@
 struct operation {
     rs_lock lock;
     uint32_t number;                    /* of its record */
-    uint64_t generation;                /* this and busy are read without the lock, too */
+    uint64_t generation;                /* this, comm, thread and busy are read without the lock, too */
     struct rs_nccl_comm *comm;
     uint64_t key, bytes, start_ticks;
     struct rs_collective *record;
     uint16_t full_name;                 /* with algorithm and protocol */
     uint8_t busy, enqueued, collective, kernel_told;
+    uint16_t thread;                    /* that has started it */
     struct came {
         uint32_t channels, begun, ended;    /* channels: how many there will be, 0 if not known */
         uint64_t first_ticks, last_ticks;   /* first channel begun, last channel ended */
@@ -29,13 +30,15 @@ struct operation {
 _Static_assert(sizeof(struct operation) == 128 && offsetof(struct operation, came) == 64, "two lines of the cache");
 
 static struct operation slots[SLOTS] __attribute__((aligned(128)));
+static void *theirs_of[SLOTS] __attribute__((aligned(64)));     /* what the job's own plugin calls each, or NULL */
 
 /* What every operation asks for, in one line of the cache and in a page that is in use anyway. */
 static struct {
     atomic_uint_least64_t next_slot;
-    atomic_uint_least64_t ticks_per_second;     /* to put times of the GPU beside ours */
-    atomic_int mode_chosen;
+    void *said_again;                           /* by the job's own plugin, while an operation was called so */
     atomic_uint libraries;                      /* how often NCCL may have been loaded anew */
+    atomic_int mode_chosen __attribute__((aligned(64)));
+    atomic_uint_least64_t ticks_per_second;     /* to put times of the GPU beside ours */
 } shared __attribute__((aligned(64))) RS_FORKED_DATA = {.mode_chosen = -1};
 
 /* RANKSCOPE_NCCL: kernels (default), calls: without events of kernels, none. */
@@ -99,6 +102,88 @@ int rs_nccl_is_under_way(void *handle)
         && GENERATION(__atomic_load_n(&operation->generation, __ATOMIC_RELAXED)) == number >> 16;
 }
 
+/* --- the job's own plugin --- */
+
+/* The operation of the slot where it is under way and theirs is what it is called, else NULL. */
+RS_HOT const struct operation *called(unsigned at, const void *theirs)
+{
+    const struct operation *operation = &slots[at & (SLOTS - 1)];
+    int is_called = __atomic_load_n(&theirs_of[at & (SLOTS - 1)], __ATOMIC_RELAXED) == theirs;
+    return is_called && __atomic_load_n(&operation->busy, __ATOMIC_ACQUIRE) ? operation : NULL;
+}
+
+/* It may be another's meanwhile. */
+static void *handle_called(const struct operation *operation, const void *theirs)
+{
+    uint64_t generation = __atomic_load_n(&operation->generation, __ATOMIC_ACQUIRE);
+    return called((unsigned)(operation - slots), theirs) ? handle_of(operation, generation, RS_NCCL_TASK) : NULL;
+}
+
+int rs_nccl_is_called(void *handle, void *theirs)
+{
+    return __atomic_load_n(&theirs_of[rs_nccl_slot(handle)], __ATOMIC_RELAXED) == theirs;
+}
+
+/* Before the slot is seen to be taken. A plugin may call all alike; those are told apart in another way, for which NCCL
+ * gets no handle of theirs (nccl_neighbour.c). */
+RS_HOT void call_it(struct rs_nccl_words *last, unsigned at, void *theirs)
+{
+    if (RS_UNLIKELY(theirs && called(at - 1, theirs)))
+        RS_SET(shared.said_again, theirs);
+    if (RS_UNLIKELY(theirs == __atomic_load_n(&shared.said_again, __ATOMIC_RELAXED)))
+        theirs = NULL;
+    RS_SET(theirs_of[at & (SLOTS - 1)], theirs);
+    if (RS_UNLIKELY(!theirs))
+        return;
+    if (RS_LIKELY(!last->to_stop++))
+        last->next_to_stop = at;
+}
+
+/* NCCL starts the operations of a launch one after the other, and then stops them in the same thread and order; between
+ * them are those of other threads. */
+static RS_COLD const struct operation *find_to_stop(const struct rs_thread *thread, unsigned from, const void *theirs)
+{
+    for (unsigned at = from; at != from + SLOTS; at++) {
+        const struct operation *operation = called(at, theirs);
+        if (operation && __atomic_load_n(&operation->thread, __ATOMIC_RELAXED) == (uint16_t)thread->slot)
+            return operation;
+    }
+    return NULL;
+}
+
+void *rs_nccl_to_stop(void *theirs)
+{
+    struct rs_thread *thread = rs_self;
+    struct rs_nccl_words *last = thread ? &thread->nccl : NULL;
+    if (!last || !last->to_stop || !theirs)
+        return NULL;
+    const struct operation *operation = called(last->next_to_stop, theirs);
+    if (RS_UNLIKELY(!operation) && !(operation = find_to_stop(thread, last->next_to_stop, theirs)))
+        return NULL;
+    last->next_to_stop = (uint32_t)(operation - slots) + 1;
+    last->to_stop--;
+    return handle_called(operation, theirs);
+}
+
+/* Mostly it is that of the channel before or the one behind it; those of one launch come in any order. */
+#define NEAR 64u
+void *rs_nccl_parent(void *context, void *theirs)
+{
+    struct rs_nccl_comm *comm = rs_nccl_comm(context);
+    unsigned last = comm ? __atomic_load_n(&comm->looked_up, __ATOMIC_RELAXED) : 0;
+    if (!theirs)
+        return NULL;
+    for (unsigned i = 0, at = last; i <= SLOTS + 1; at = i++ ? last - NEAR + i : last + 1) {
+        const struct operation *operation = called(at, theirs);
+        if (!operation || (comm && __atomic_load_n(&operation->comm, __ATOMIC_RELAXED) != comm))
+            continue;
+        if (comm)
+            RS_SET(comm->looked_up, (uint32_t)(operation - slots));
+        return handle_called(operation, theirs);
+    }
+    return NULL;
+}
+
 /* --- names and sizes --- */
 
 /* The number in the name is the type's bits. NCCL 2.28 has no name for ncclUint8, the only type that is "Unknown". */
@@ -141,7 +226,7 @@ static RS_COLD void read_words(struct rs_nccl_words *words, const struct rs_nccl
 {
     const char *func = given(task->func), *algo = given(task->algo), *proto = given(task->proto);
     *words = (struct rs_nccl_words){
-        .func = task->func, .datatype = task->datatype, .algo = task->algo, .proto = task->proto, .library = library,
+        .next_to_stop = words->next_to_stop, .to_stop = words->to_stop, .func = task->func, .datatype = task->datatype, .algo = task->algo, .proto = task->proto, .library = library,
         .name = intern_joined(func, "", ""), .full = intern_joined(func, algo, proto),
         .type_bytes = (uint32_t)type_bytes(task->datatype), .has_root = (uint8_t)has_root(func),
         .is_send = !strcmp(func, "Send"), .is_receive = !strcmp(func, "Recv")};
@@ -274,7 +359,7 @@ static RS_COLD void give_up(struct rs_thread *thread, struct operation *operatio
 }
 
 /* Slots are taken in turn. */
-static struct operation *take_slot(struct rs_thread *thread)
+static struct operation *take_slot(struct rs_thread *thread, struct rs_nccl_comm *comm, void *theirs)
 {
     uint64_t number = atomic_fetch_add_explicit(&shared.next_slot, 1, memory_order_relaxed);
     struct operation *operation = &slots[number & (SLOTS - 1)];
@@ -283,7 +368,10 @@ static struct operation *take_slot(struct rs_thread *thread)
     if (RS_UNLIKELY(operation->busy))
         give_up(thread, operation);
     RS_SET(operation->generation, number / SLOTS + 1);  /* also where one before could not have it */
-    RS_SET(operation->busy, 1);
+    RS_SET(operation->comm, comm);
+    RS_SET(operation->thread, (uint16_t)thread->slot);
+    call_it(&thread->nccl, (unsigned)number, theirs);
+    __atomic_store_n(&operation->busy, 1, __ATOMIC_RELEASE);
     return operation;
 }
 
@@ -300,6 +388,7 @@ RS_NCCL_PATH void rs_nccl_expect(void *context)
         return;
     __builtin_prefetch(next, 1);
     __builtin_prefetch(&next->came, 1);
+    __builtin_prefetch(&theirs_of[next - slots], 1);
     __builtin_prefetch(&comm->row->collectives, 1);
     __builtin_prefetch(record, 1);
     __builtin_prefetch((const char *)(record + 1) - 1, 1);
@@ -338,7 +427,7 @@ void rs_nccl_prepare(void)
 static void *start(struct rs_thread *thread, struct rs_nccl_comm *comm, const struct rs_nccl_task *task, uint64_t now)
 {
     uint32_t sequence = RS_LIKELY(task->collective) ? rs_nccl_next_sequence(comm) : 0;
-    struct operation *operation = take_slot(thread);
+    struct operation *operation = take_slot(thread, comm, task->theirs);
     if (RS_UNLIKELY(!operation)) {
         rs_count(&rs.file->untracked_requests, 1);
         return NULL;
@@ -346,7 +435,6 @@ static void *start(struct rs_thread *thread, struct rs_nccl_comm *comm, const st
     uint16_t group = __atomic_load_n(&comm->group, __ATOMIC_ACQUIRE);
     const struct rs_nccl_words *words = words_of(thread, task);
     uint64_t bytes = task->count * words->type_bytes;
-    operation->comm = comm;
     operation->bytes = bytes;
     operation->key = rs_key(words->name, group, RS_LAYER_NCCL, phase_now(), rs_size_class(bytes), RS_KIND_CALL);
     operation->full_name = words->full;
@@ -408,14 +496,13 @@ static void channel_ended(struct operation *operation, uint64_t now)
         log_ended(operation, now);
 }
 
-RS_NCCL_PATH int rs_nccl_stop(void *handle)
+RS_NCCL_PATH void rs_nccl_stop(void *handle)
 {
     uint64_t now = rs_ticks();
     uintptr_t what = (uintptr_t)handle & 3;
     struct rs_thread *thread = RS_LIKELY(rs.file && handle) ? rs_enter() : NULL;
-    int is_under_way = 0;
     if (RS_UNLIKELY(!thread))
-        return 0;
+        return;
     struct operation *operation = hold(handle, what);
     if (RS_LIKELY(operation != NULL)) {
         if (RS_LIKELY(what == RS_NCCL_TASK && !operation->enqueued))
@@ -424,11 +511,9 @@ RS_NCCL_PATH int rs_nccl_stop(void *handle)
             channel_ended(operation, now);
         if (RS_UNLIKELY(operation->busy && is_over(operation)))
             finish(thread, operation);
-        is_under_way = operation->busy;
         rs_lock_give(&operation->lock);
     }
     rs_leave(thread, now);
-    return is_under_way;
 }
 
 /* The kernels of a communicator run one after the other: the one before is over, even where NCCL did not say how many

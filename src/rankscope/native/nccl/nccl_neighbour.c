@@ -3,7 +3,11 @@
  *
  * NCCL keeps one handle of an event, and uses that of an operation long after its stop: as the parent of what the
  * kernel does. Only their plugin knows when it is over. So NCCL gets their handle, which needs no translation however
- * long it lives, and a table has ours beside it; where they return none NCCL gets ours, marked as such. */
+ * long it lives. nccl.c keeps beside each operation what they call it, a table here does so for channels of kernels;
+ * where they return none NCCL gets ours, marked as such, and where they call two alike a number that stands for both.
+ *
+ * The thread that enqueues writes nothing that the proxy's thread has just written: to fetch a line of the cache from
+ * another processor takes longer than all else here. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -14,28 +18,20 @@
 #include "nccl.h"
 #include "nccl_layer.h"
 
-#define NEWEST 9                /* versions that are looked for; above RS_NCCL_NEWEST theirs is left alone */
 #define CONTEXTS 4096u
 #define SETS 1024u
 #define WAYS 3u                 /* with the lock, a line of the cache */
-#define DOUBLES 4096u
+#define DOUBLES 65536u         /* all that a handle has room for; a page each time that some are used */
 #define CONTEXT_MARK 0xA5C0u    /* in the highest 16 bits, which no address of a program has */
 #define OURS_MARK 0xA5C1u
 #define DOUBLE_MARK 0xA5C2u
 #define BELOW_MARK 0xFFFFFFFFFFFFu
 
-uint8_t rs_nccl_beside[RS_NCCL_NEWEST + 1] RS_FORKED_DATA;
-
-/* What every event asks for, in one line of the cache and in a page that is in use anyway. */
-static struct {
-    int mask;                   /* theirs, as NCCL's own: one for all communicators; they may write to it at any time */
-    int nccl_version;           /* 0: not known, taken for a new one */
-    struct nccl_profiler *exported[NEWEST + 1];
-} shared __attribute__((aligned(64))) RS_FORKED_DATA;
+struct rs_nccl_neighbour rs_nccl_neighbour RS_FORKED_DATA;
 
 static void *library;
 static char library_name[256];
-static uint8_t looked_for, is_looking, is_told[NEWEST + 1];
+static uint8_t looked_for, is_looking, is_told[RS_NCCL_NEWEST_KNOWN + 1];
 static pthread_t looker;
 static pthread_mutex_t users_lock = PTHREAD_MUTEX_INITIALIZER;
 static int users;               /* communicators that they know, or are being told of */
@@ -80,11 +76,11 @@ static void look_for_theirs(void)
     char symbol[32];
     int count = 0;
     library = open_theirs();
-    for (int version = 1; library && version <= NEWEST; version++) {
+    for (int version = 1; library && version <= RS_NCCL_NEWEST_KNOWN; version++) {
         snprintf(symbol, sizeof symbol, "ncclProfiler_v%d", version);
         struct nccl_profiler *theirs = dlsym(library, symbol);
         int is_another = theirs && !(theirs->name && !strcmp(theirs->name, RS_NCCL_NAME));
-        shared.exported[version] = is_another ? theirs : NULL;
+        rs_nccl_neighbour.exported[version] = is_another ? theirs : NULL;
         count += is_another;
     }
     if (library && !count) {
@@ -132,13 +128,13 @@ void *rs_nccl_choose(int version, void *ours)
     look_once();
     if (!library)
         return ours;
-    if (!shared.exported[version])
+    if (!rs_nccl_neighbour.exported[version])
         return NULL;
     if (!ours)
         say_once(version, "newer than what rankscope knows: it has NCCL alone, whose operations are not recorded", 1);
     if (!is_recorded)
-        return shared.exported[version];
-    rs_nccl_beside[version] = 1;
+        return rs_nccl_neighbour.exported[version];
+    __atomic_fetch_or(&rs_nccl_neighbour.versions, 1u << version, __ATOMIC_RELAXED);
     return ours;
 }
 
@@ -173,7 +169,7 @@ static void find_nccl(const void *caller)
     void *nccl = dladdr(caller, &about) && about.dli_fname ? dlopen(about.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
     int (*version)(int *) = (int (*)(int *))dlsym(nccl ? nccl : RTLD_DEFAULT, "ncclGetVersion");
     if (version && version(&number) == 0)
-        __atomic_store_n(&shared.nccl_version, number, __ATOMIC_RELAXED);
+        __atomic_store_n(&rs_nccl_neighbour.nccl_version, number, __ATOMIC_RELAXED);
     if (nccl)
         dlclose(nccl);
 }
@@ -185,13 +181,13 @@ void rs_nccl_opening(struct rs_nccl_opening *opening, int version, int *mask, co
     pthread_mutex_lock(&users_lock);
     if (may_look())
         look_once();            /* NCCL may not have come by rs_nccl_choose */
-    opening->plugin = shared.exported[version];
+    opening->plugin = rs_nccl_neighbour.exported[version];
     users += opening->plugin != NULL;
     pthread_mutex_unlock(&users_lock);
-    opening->their_mask = &shared.mask;
+    opening->their_mask = &rs_nccl_neighbour.mask;
     opening->nccl_mask = mask;
     if (opening->plugin) {
-        rs_nccl_beside[version] = 1;
+        __atomic_fetch_or(&rs_nccl_neighbour.versions, 1u << version, __ATOMIC_RELAXED);
         find_nccl(caller);
     }
     errno = saved;
@@ -199,7 +195,7 @@ void rs_nccl_opening(struct rs_nccl_opening *opening, int version, int *mask, co
 
 static int merged(const struct contexts *pair)
 {
-    return pair->our_mask | __atomic_load_n(&shared.mask, __ATOMIC_RELAXED);
+    return pair->our_mask | __atomic_load_n(&rs_nccl_neighbour.mask, __ATOMIC_RELAXED);
 }
 
 static void give_back(void)
@@ -208,7 +204,7 @@ static void give_back(void)
     pthread_mutex_lock(&users_lock);
     if (--users == 0) {
         closed = library;
-        memset(shared.exported, 0, sizeof shared.exported);
+        memset(rs_nccl_neighbour.exported, 0, sizeof rs_nccl_neighbour.exported);
         library = NULL;
         looked_for = 0;
     }
@@ -279,16 +275,14 @@ int rs_nccl_closed(void *context)
 
 /* --- handles --- */
 
-/* Written with the set's lock, read without: theirs is the pair's last word and its first, NULL while it changes. */
+/* Of channels. Written with the set's lock, read without: theirs is the pair's last word and its first, NULL while it changes. */
 struct pair { void *theirs; uintptr_t ours; };
-#define STOPPED ((uintptr_t)1 << 63)    /* in ours */
 static struct set { rs_lock lock; struct pair pairs[WAYS]; } __attribute__((aligned(64))) sets[SETS];
-static void *theirs_of_slot[RS_NCCL_SLOTS];     /* of the operation in each slot: its pair goes when it is over */
 static struct { rs_lock lock; uint32_t generation; void *theirs, *ours; } doubles[DOUBLES];
 static atomic_uint next_double;
 
 /* What a handle of NCCL's is to either. */
-struct both { void *ours, *theirs; struct pair *pair; uint8_t is_theirs, is_stopped; };
+struct both { void *ours, *theirs; struct pair *pair; uint8_t is_theirs; };
 
 static struct set *set_of(const void *theirs)
 {
@@ -297,8 +291,7 @@ static struct set *set_of(const void *theirs)
 
 static void *theirs_at(const struct pair *pair) { return __atomic_load_n(&pair->theirs, __ATOMIC_ACQUIRE); }
 
-/* A stop marks it without the lock. */
-static void *ours_at(const struct pair *pair) { return (void *)(__atomic_load_n(&pair->ours, __ATOMIC_RELAXED) & ~STOPPED); }
+static void *ours_at(const struct pair *pair) { return (void *)__atomic_load_n(&pair->ours, __ATOMIC_RELAXED); }
 
 /* Mostly it is the first: a set holds what is under way. */
 RS_HOT struct pair *find_pair(struct set *set, const void *theirs)
@@ -349,8 +342,6 @@ RS_HOT int put_pair(void *theirs, void *ours)
     if (RS_LIKELY(place != NULL))
         set_pair(place, theirs, ours);
     rs_lock_give(&set->lock);
-    if (!rs_nccl_is_channel(ours))
-        __atomic_store_n(&theirs_of_slot[rs_nccl_slot(ours)], theirs, __ATOMIC_RELAXED);
     return place != NULL;
 }
 
@@ -374,10 +365,13 @@ RS_HOT void *joined(void *ours, void *theirs)
         return theirs;
     if (RS_UNLIKELY(!theirs))
         return (void *)((uintptr_t)OURS_MARK << 48 | ((uintptr_t)ours & BELOW_MARK));
-    return RS_LIKELY(put_pair(theirs, ours)) ? theirs : double_of(theirs, ours);
+    int is_theirs = rs_nccl_is_channel(ours) ? put_pair(theirs, ours) : rs_nccl_is_called(ours, theirs);
+    return RS_LIKELY(is_theirs) ? theirs : double_of(theirs, ours);
 }
 
 /* No address of a program is such a number. */
+RS_HOT int is_marked(const void *handle) { return (uintptr_t)handle >> 48 >= OURS_MARK && (uintptr_t)handle >> 48 <= DOUBLE_MARK; }
+
 static RS_COLD struct both split_marked(uintptr_t number)
 {
     struct both both = {0};
@@ -394,18 +388,16 @@ static RS_COLD struct both split_marked(uintptr_t number)
 
 RS_HOT struct both split(void *handle)
 {
-    uintptr_t number = (uintptr_t)handle, mark = number >> 48;
     struct both both = {.theirs = handle, .is_theirs = 1};
-    if (RS_UNLIKELY(mark >= OURS_MARK && mark <= DOUBLE_MARK))
-        return split_marked(number);
+    if (RS_UNLIKELY(is_marked(handle)))
+        return split_marked((uintptr_t)handle);
     struct pair *pair = RS_LIKELY(handle != NULL) ? find_pair(set_of(handle), handle) : NULL;
     if (RS_UNLIKELY(!pair))
         return both;
     uintptr_t ours = __atomic_load_n(&pair->ours, __ATOMIC_ACQUIRE);
     if (RS_UNLIKELY(__atomic_load_n(&pair->theirs, __ATOMIC_RELAXED) != handle))    /* it has become another's meanwhile */
         return both;
-    both.ours = (void *)(ours & ~STOPPED);
-    both.is_stopped = (ours & STOPPED) != 0;
+    both.ours = (void *)ours;
     both.pair = pair;
     return both;
 }
@@ -413,8 +405,7 @@ RS_HOT struct both split(void *handle)
 /* Theirs alone: ours need not be looked for. */
 RS_HOT void *theirs_of(void *handle)
 {
-    uintptr_t mark = (uintptr_t)handle >> 48;
-    return RS_UNLIKELY(mark >= OURS_MARK && mark <= DOUBLE_MARK) ? split_marked((uintptr_t)handle).theirs : handle;
+    return RS_UNLIKELY(is_marked(handle)) ? split_marked((uintptr_t)handle).theirs : handle;
 }
 
 /* ours has never been that of another event. */
@@ -429,23 +420,6 @@ static __attribute__((noinline)) void remove_pair(void *theirs, const void *ours
     rs_lock_give(&set->lock);
 }
 
-/* An operation's place is kept for what its kernel will do, until that is over; a second stop is that of another event
- * of theirs. */
-RS_HOT void settle_pair(const struct both *both, int is_under_way)
-{
-    uintptr_t ours = (uintptr_t)both->ours;
-    int is_channel = rs_nccl_is_channel(both->ours);
-    if (RS_LIKELY(is_under_way && !is_channel)) {
-        __atomic_compare_exchange_n(&both->pair->ours, &ours, ours | STOPPED, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-        return;
-    }
-    remove_pair(both->theirs, both->ours);
-    if (!is_under_way && is_channel) {
-        void *task = rs_nccl_task_of(both->ours);
-        remove_pair(__atomic_load_n(&theirs_of_slot[rs_nccl_slot(task)], __ATOMIC_RELAXED), task);
-    }
-}
-
 /* --- events --- */
 
 /* Which events NCCL tells a plugin with this mask: also those that are parents of what it has asked for. */
@@ -454,7 +428,7 @@ static uint64_t asked_by(uint64_t type)
     const uint64_t proxies = NCCL_EVENT_PROXY_OP | NCCL_EVENT_PROXY_STEP;
     const uint64_t below = proxies | NCCL_EVENT_KERNEL_CHANNEL | NCCL_EVENT_NET_PLUGIN;
     const uint64_t copies = NCCL_EVENT_CE_COLL | NCCL_EVENT_CE_SYNC | NCCL_EVENT_CE_BATCH;
-    int number = __atomic_load_n(&shared.nccl_version, __ATOMIC_RELAXED), is_old = number && number < 22600;
+    int number = __atomic_load_n(&rs_nccl_neighbour.nccl_version, __ATOMIC_RELAXED), is_old = number && number < 22600;
     switch (type) {
     case NCCL_EVENT_GROUP:
         return NCCL_EVENT_COLL | NCCL_EVENT_P2P | (is_old ? proxies : NCCL_EVENT_GROUP | below);
@@ -491,7 +465,7 @@ static __attribute__((noinline)) int is_asked_with_others(uint64_t type, uint64_
 
 static int is_asked(uint64_t type, const void *their_parent)
 {
-    uint64_t mask = (uint32_t)__atomic_load_n(&shared.mask, __ATOMIC_RELAXED);
+    uint64_t mask = (uint32_t)__atomic_load_n(&rs_nccl_neighbour.mask, __ATOMIC_RELAXED);
     if (RS_LIKELY(type == NCCL_EVENT_COLL && mask & NCCL_EVENT_COLL))
         return 1;
     return is_asked_with_others(type, mask, their_parent);
@@ -520,7 +494,7 @@ RS_NCCL_PATH int rs_nccl_start_both(int version, rs_nccl_start ours, void *conte
     if (RS_LIKELY(rs.file && pair && type & (NCCL_EVENT_COLL | NCCL_EVENT_P2P)))
         rs_nccl_expect(pair->ours);
     else if (type == NCCL_EVENT_KERNEL_CHANNEL)
-        our_parent = split(given).ours;
+        our_parent = is_marked(given) ? split(given).ours : rs_nccl_parent(pair ? pair->ours : NULL, given);
     if (RS_LIKELY(plugin && is_asked(type, their_parent))) {
         their_handle = theirs_of(*handle);      /* what they leave as it is stays as it was */
         *parent = their_parent;
@@ -528,7 +502,7 @@ RS_NCCL_PATH int rs_nccl_start_both(int version, rs_nccl_start ours, void *conte
     }
     if (RS_LIKELY(!pair || (uint64_t)pair->our_mask & type)) {  /* without a pair: ours alone, or of a communicator that is over */
         *parent = our_parent;
-        ours(pair ? pair->ours : context, &our_handle, description);
+        ours(pair ? pair->ours : context, &our_handle, description, their_handle);
     }
     *parent = given;
     *handle = joined(our_handle, their_handle);
@@ -539,20 +513,21 @@ RS_NCCL_PATH int rs_nccl_start_both(int version, rs_nccl_start ours, void *conte
 
 RS_NCCL_PATH int rs_nccl_stop_both(int version, void *handle)
 {
-    struct both both = split(handle);
-    struct nccl_profiler *plugin = shared.exported[version];
-    if (RS_LIKELY(both.ours && !both.is_stopped)) {
-        int is_under_way = rs_nccl_stop(both.ours);
-        if (RS_LIKELY(both.pair != NULL))
-            settle_pair(&both, is_under_way);
-    }
+    struct nccl_profiler *plugin = rs_nccl_neighbour.exported[version];
+    struct both both = {.ours = rs_nccl_to_stop(handle), .theirs = handle, .is_theirs = 1};
+    if (RS_UNLIKELY(!both.ours))
+        both = split(handle);
+    if (RS_LIKELY(both.ours != NULL))
+        rs_nccl_stop(both.ours);
+    if (RS_UNLIKELY(both.pair != NULL))
+        remove_pair(both.theirs, both.ours);
     return plugin && both.is_theirs ? plugin->stop(both.theirs) : 0;
 }
 
 int rs_nccl_state_both(int version, rs_nccl_state ours, void *handle, int state, const void *args)
 {
     struct both both = split(handle);
-    struct nccl_profiler *plugin = shared.exported[version];
+    struct nccl_profiler *plugin = rs_nccl_neighbour.exported[version];
     if (both.ours)
         ours(both.ours, state, args);
     return plugin && both.is_theirs ? plugin->state(both.theirs, state, args) : 0;

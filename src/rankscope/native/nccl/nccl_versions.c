@@ -82,13 +82,13 @@ static struct rs_nccl_identity told_now(const char *name, uint64_t hash, int ran
     return (struct rs_nccl_identity){name, hash, 0, (uint32_t)rank, 1};
 }
 
-static int start_v1(void *context, void **handle, const void *description)
+static int start_v1(void *context, void **handle, const void *description, void *theirs)
 {
     const struct nccl_descr_v1 *descr = description;
     const struct nccl_coll_v1 *coll = &descr->coll;
     const struct nccl_p2p_v1 *p2p = &descr->p2p;
     struct rs_nccl_identity comm;
-    struct rs_nccl_task task = {.comm = &comm, .root = -1, .algo = "", .proto = ""};
+    struct rs_nccl_task task = {.comm = &comm, .root = -1, .algo = "", .proto = "", .theirs = theirs};
     *handle = NULL;
     if (descr->type == NCCL_EVENT_COLL) {
         comm = told_now(coll->comm_name, coll->comm_hash, descr->rank);
@@ -115,13 +115,14 @@ static int start_v1(void *context, void **handle, const void *description)
 /* Versions 2 to 6 differ in where the fields lie, not in what they are called. */
 #define COLL_TASK(from, ...) \
     (struct rs_nccl_task){.func = (from).func, .datatype = (from).datatype, .algo = (from).algo, .proto = (from).proto, \
-                          .count = (from).count, .root = (from).root, .collective = 1, __VA_ARGS__}
+                          .count = (from).count, .root = (from).root, .theirs = theirs, .collective = 1, \
+                          __VA_ARGS__}
 #define P2P_TASK(from, ...) \
     (struct rs_nccl_task){.func = (from).func, .datatype = (from).datatype, .algo = "", .proto = "", \
-                          .count = (from).count, .root = -1, .peer = (from).peer, __VA_ARGS__}
+                          .count = (from).count, .root = -1, .peer = (from).peer, .theirs = theirs, __VA_ARGS__}
 
 #define START_UNTOLD(version, kernel) \
-    static int start_v##version(void *context, void **handle, const void *description) \
+    static int start_v##version(void *context, void **handle, const void *description, void *theirs) \
     { \
         const struct nccl_descr_v##version *descr = description; \
         struct rs_nccl_identity comm; \
@@ -146,7 +147,7 @@ START_UNTOLD(3, 1)
 
 /* From version 4 on operations are the same structures, after a head that grew in version 5. */
 #define START_TOLD(version) \
-    RS_NCCL_PATH static int start_v##version(void *context, void **handle, const void *description) \
+    RS_NCCL_PATH static int start_v##version(void *context, void **handle, const void *description, void *theirs) \
     { \
         const struct nccl_descr_v##version *descr = description; \
         if (RS_LIKELY(descr->type == NCCL_EVENT_COLL)) \
@@ -162,14 +163,14 @@ START_UNTOLD(3, 1)
 START_TOLD(4)
 START_TOLD(5)
 
-static int start_v6(void *context, void **handle, const void *description)
+static int start_v6(void *context, void **handle, const void *description, void *theirs)
 {
     const struct nccl_descr_v5 *descr = description;
     if (RS_LIKELY(descr->type != NCCL_EVENT_CE_COLL))
-        return start_v5(context, handle, description);
+        return start_v5(context, handle, description, theirs);
     const struct nccl_ce_coll_v6 *coll = &descr->ce_coll;
     struct rs_nccl_task task = {.func = coll->func, .datatype = coll->datatype, .algo = "CE", .proto = "",
-                                .count = coll->count, .root = coll->root, .collective = 1};
+                                .count = coll->count, .root = coll->root, .theirs = theirs, .collective = 1};
     *handle = rs_nccl_task_start(context, &task);
     return 0;
 }
@@ -193,26 +194,26 @@ static int state_v4(void *handle, int state, const void *args)
 #define PLUGIN(version, init_member, start_function, state_function) \
     RS_NCCL_PATH static int start_both_v##version(void *context, void **handle, const void *descr) \
     { \
-        if (RS_LIKELY(!rs_nccl_beside[version])) \
-            return start_function(context, handle, descr); \
+        if (RS_LIKELY(!rs_nccl_is_beside(version))) \
+            return start_function(context, handle, descr, NULL); \
         return rs_nccl_start_both(version, start_function, context, handle, (void *)(uintptr_t)descr); \
     } \
     RS_NCCL_PATH static int stop_v##version(void *handle) \
     { \
-        if (RS_UNLIKELY(rs_nccl_beside[version])) \
+        if (RS_UNLIKELY(rs_nccl_is_beside(version))) \
             return rs_nccl_stop_both(version, handle); \
         rs_nccl_stop(handle); \
         return 0; \
     } \
     static int state_both_v##version(void *handle, int state, const void *args) \
     { \
-        if (RS_LIKELY(!rs_nccl_beside[version])) \
+        if (RS_LIKELY(!rs_nccl_is_beside(version))) \
             return state_function(handle, state, args); \
         return rs_nccl_state_both(version, state_function, handle, state, args); \
     } \
     static int finalize_v##version(void *context) \
     { \
-        if (RS_UNLIKELY(rs_nccl_beside[version])) \
+        if (RS_UNLIKELY(rs_nccl_is_beside(version))) \
             return rs_nccl_closed(context); \
         rs_nccl_comm_end(context); \
         return 0; \
