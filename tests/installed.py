@@ -91,10 +91,13 @@ def run(work: Path) -> Run:
     """
 
     def run_in_work(*command: str | bytes, **options: object) -> "subprocess.CompletedProcess[bytes]":
+        before = set(work.iterdir())
         for _ in range(8):
             done = subprocess.run(command, cwd=work, capture_output=True, timeout=60, **options)  # type: ignore[call-overload]
             if done.returncode != -signal.SIGPIPE or not any("mpich" in str(word) for word in command):
                 break
+            for left in set(work.iterdir()) - before:  # or the next one would not be the first in its folder
+                shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
         return done  # type: ignore[no-any-return]
 
     return run_in_work

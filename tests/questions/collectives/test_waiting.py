@@ -158,6 +158,19 @@ def test_nobody_is_named_for_a_few_collectives(tmp_path: Path) -> None:
     assert column(waiting(made(tmp_path, "MPI_Allreduce", [0, 40, 10], [50, 52, 51])), "verdict")[0] == ""
 
 
+def test_nobody_is_named_for_one_collective_however_long(tmp_path: Path) -> None:
+    """The first, say, for which one starts late: all come last equally often afterwards."""
+    truth = train(np.random.default_rng(1), 4, 300, jitter=0.3)
+    truth.enter_ns[1:] += 900 * MILLI
+    truth.end_ns += 900 * MILLI
+    truth.enter_ns[0, 2] += 900 * MILLI
+    run = open_run(write(tmp_path / "run", truth, Skew([0] * 4, [0], [0])), read_rank_file)
+    table = waiting(run)
+    assert table.rows[0][0] == 2 and float(str(column(table, "caused_share")[0])) > 0.5
+    assert "straggler" not in column(table, "verdict")
+    assert table.notes[0] == "No rank stands out as the one that the others wait for."
+
+
 def test_a_selection_shows_some_and_compares_all(tmp_path: Path) -> None:
     run = made(tmp_path, "MPI_Allreduce", [0, 40, 10], [50, 52, 51])
     table = waiting(run, Selection(frozenset({0})))

@@ -85,4 +85,4 @@ def test_a_healthy_job(tmp_path: Path) -> None:
         assert job.poll() is None
     assert [(answer.code, answer.verdict["kind"]) for answer in answers] == [(0, "no_hang")] * 3
     assert re.search(r"Steps +\d+( to \d+)? done, [\d.]+ a second", frame.out), frame.out
-    assert re.search(r"Of a step +\w+ \d+%", frame.out), frame.out
+    assert re.search(r"Of a step +\w+ \d+ %", frame.out), frame.out

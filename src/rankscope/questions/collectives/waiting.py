@@ -142,6 +142,7 @@ class Waiting:
     last: Array  # collectives in which it came last, as far as the clocks can tell
     caused_ns: Array  # waiting of others for it, in progress or not
     caused_error_ns: Array
+    once_ns: Array  # the most of caused_ns that is of one collective: of the first, the start-up
     late: list[tuple[Array, Array]] = field(default_factory=list)  # who came last where that is sure, and by how much
     unsure: int = 0  # collectives of which the clocks cannot tell who came last
     first_ns: float = np.inf  # entering of any
@@ -149,7 +150,7 @@ class Waiting:
 
     @classmethod
     def none(cls, ranks: int) -> Waiting:
-        sums: dict[str, Any] = {name: np.zeros(ranks) for name in SUMMED}
+        sums: dict[str, Any] = {name: np.zeros(ranks) for name in (*SUMMED, "once_ns")}
         return cls(**sums)
 
     @property
@@ -164,6 +165,7 @@ class Waiting:
     def add(self, other: Waiting) -> None:
         for name in SUMMED:
             getattr(self, name)[:] += getattr(other, name)
+        np.maximum(self.once_ns, other.once_ns, out=self.once_ns)
         self.late += other.late
         self.unsure += other.unsure
         self.first_ns, self.last_ns = min(self.first_ns, other.first_ns), max(self.last_ns, other.last_ns)
@@ -219,9 +221,16 @@ def _add_causes(waiting_sums: Waiting, split: Split) -> None:
         total[places] += np.bincount(split.last[for_one], values.sum(axis=1)[for_one], len(places))
         if len(rest):
             total[places] += np.bincount(awaited[waits], values[rest][waits], len(places))
+    waiting_sums.once_ns[places] = _once(split, for_one, len(places))
     certain = split.sure & (split.late_ns > 0)
     waiting_sums.last[places] += np.bincount(split.last[certain], minlength=len(places))
     waiting_sums.late.append((places[split.last[certain]], split.late_ns[certain]))
+
+
+def _once(split: Split, for_one: Array, members: int) -> Array:
+    longest_ns = np.zeros(members)
+    np.maximum.at(longest_ns, split.last[for_one], split.wait_ns.sum(axis=1)[for_one])
+    return longest_ns
 
 
 def straggler(known: Collectives, waiting_sums: Waiting) -> tuple[int | None, str]:
@@ -230,8 +239,10 @@ def straggler(known: Collectives, waiting_sums: Waiting) -> tuple[int | None, st
         return None, ""
     place = int(np.argmax(waiting_sums.caused_ns))
     caused_ns, ranks = float(waiting_sums.caused_ns[place]), len(waiting_sums.caused_ns)
-    outstanding = caused_ns / waiting_sums.all_caused_ns >= min(0.9, OUTSTANDING / ranks)
-    if not outstanding or caused_ns / max(1, ranks - 1) < NOTICEABLE * waiting_sums.span_ns:
+    again_ns = waiting_sums.caused_ns - waiting_sums.once_ns
+    shares = (waiting_sums.caused_ns / waiting_sums.all_caused_ns, again_ns / max(float(again_ns.sum()), 1.0))
+    outstanding = min(share[place] for share in shares) >= min(0.9, OUTSTANDING / ranks)
+    if not outstanding or again_ns[place] / max(1, ranks - 1) < NOTICEABLE * waiting_sums.span_ns:
         return None, ""
     if caused_ns <= float(waiting_sums.caused_error_ns[place]):
         return place, INCONCLUSIVE
