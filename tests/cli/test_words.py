@@ -175,3 +175,14 @@ def test_completion_knows_every_command_and_option(shell: str, capsys: pytest.Ca
     for name, command in known.items():
         assert name in script and command.options
         assert all((option if shell != "fish" else option.removeprefix("--")) in script for option in command.options)
+
+
+@pytest.mark.parametrize("words", [[name] for name in COMMANDS] + [["imports", "replay"], ["imports", "project"]])
+def test_help_keeps_to_the_width_of_a_terminal(
+    words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with suppress(SystemExit):
+        main([*words, "--help"])
+    wide = [line for line in capsys.readouterr().out.splitlines() if len(line) > 80]
+    assert [line for line in wide if "--perfetto | --chrome" not in line] == []  # argparse does not break that

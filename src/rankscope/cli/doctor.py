@@ -8,18 +8,22 @@ from rankscope.record.doctor import diagnose, prepare
 HELP = """\
 usage: rankscope doctor [--python PYTHON] [--out DIR] [--prepare]
 
-Checks what recording depends on, and says what to do where something is missing: the recorder library, the machine, its
-clock, the C library, containers and system call filters, the Python of the job with its MPI and torch, CUDA, CUPTI and
-NCCL, and the folder of the run.
+Checks what recording depends on, and says what to do where something is
+missing: the recorder library, the machine, its clock, the C library, containers
+and system call filters, the Python of the job with its MPI and torch, CUDA,
+CUPTI and NCCL, and the folder of the run.
 
 options:
   --python PYTHON  the Python of the job (default: the first python3 on PATH)
-  --out DIR        the folder where runs will be stored (default: rankscope-runs)
-  --prepare        only compile the observer for that Python's torch, ready for the first job
+  --out DIR        the folder where runs will be stored (default:
+                   rankscope-runs)
+  --prepare        only compile the observer for that Python's torch, ready for
+                   the first job
   --help           show this text
 
-Each line begins with ok, note (worth knowing: something will not be recorded) or bad (prevents recording).
-Exit code: 0 a job can be recorded here (--prepare: the observer is there), 1 something prevents it, 2 wrong usage.
+Each line begins with ok, note (worth knowing: something will not be recorded)
+or bad (prevents recording). Exit code: 0 a job can be recorded here (--prepare:
+the observer is there), 1 something prevents it, 2 wrong usage.
 """
 
 

@@ -9,8 +9,9 @@ from rankscope.record.options import UsageError
 HELP = """\
 usage: rankscope gather RUN [--from DIR] [--remove]
 
-Copies rank files left in node-local folders (rankscope run --local) into the folder of the run. Processes that ended
-cleanly have copied theirs; those of killed ranks are still on their node. Run it once on each node:
+Copies rank files left in node-local folders (rankscope run --local) into the
+folder of the run. Processes that ended cleanly have copied theirs; those of
+killed ranks are still on their node. Run it once on each node:
 
   mpirun -N 1 rankscope gather rankscope-runs/latest      Open MPI
   mpiexec -ppn 1 rankscope gather rankscope-runs/latest   MPICH, Intel MPI, PALS
@@ -21,8 +22,9 @@ options:
   --remove     remove a local file once its copy has been read back and verified
   --help       show this text
 
-A copy in the run that is newer is kept. Exit code: 0 all collected or nothing left, 1 some file could not be collected
-(the line says which and why), 2 wrong usage.
+A copy in the run that is newer is kept. Exit code: 0 all collected or nothing
+left, 1 some file could not be collected (the line says which and why), 2 wrong
+usage.
 """
 
 

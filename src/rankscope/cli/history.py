@@ -64,7 +64,12 @@ def parser() -> argparse.ArgumentParser:
         "source", nargs="*", type=Path, metavar="FOLDER|RUN", help="folders of runs, or runs (default: rankscope-runs)"
     )
     arguments.add_argument(
-        "--by", action="append", default=[], choices=BY, help="also show the figures by this; may be repeated"
+        "--by",
+        action="append",
+        default=[],
+        choices=BY,
+        metavar="FIELD",
+        help=f"also show the figures by this, may be repeated: {', '.join(BY)}",
     )
     arguments.add_argument(
         "--series",

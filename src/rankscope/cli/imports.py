@@ -40,15 +40,21 @@ from rankscope.output.text import to_text
 MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 SORTED_BY = {"wall": "wall_ns", "cpu": "cpu_ns", "calls": "calls", "stat": "stats", "open": "opens", "failed": "failed"}
 EXAMPLES = """\
-  rankscope imports torch mpi4py.MPI          each in its own fresh Python, side by side
-  rankscope imports -- python train.py        a whole program, its threads and children too
-  rankscope imports rankscope-runs/latest     a run recorded with `rankscope run --imports paths`
-  rankscope imports torch --without realpath  what it really saves if realpath answers from memory
-  rankscope imports replay --help             recorded path operations, replayed by many clients
-  rankscope imports project --help            load on a file server as a job grows
+  rankscope imports torch mpi4py.MPI
+                        each in its own fresh Python, side by side
+  rankscope imports -- python train.py
+                        a whole program, its threads and children too
+  rankscope imports rankscope-runs/latest
+                        a run recorded with `rankscope run --imports paths`
+  rankscope imports torch --without realpath
+                        what it really saves if realpath answers from memory
+  rankscope imports replay --help
+                        recorded path operations, replayed by many clients
+  rankscope imports project --help
+                        load on a file server as a job grows
 
-The command's own output goes to stderr, the tables to stdout. Exit code: 0 all shown, 1 a command failed or a
-file could not be read, 2 nothing could be shown.
+The command's own output goes to stderr, the tables to stdout. Exit code: 0 all
+shown, 1 a command failed or a file could not be read, 2 nothing could be shown.
 """
 
 
@@ -62,8 +68,8 @@ def parser() -> argparse.ArgumentParser:
     arguments = argparse.ArgumentParser(
         "rankscope imports",
         usage="rankscope imports [options] MODULE… | RUN | -- COMMAND…",
-        description="Measure what imports cost: time, system calls and paths of each module, why the calls are "
-        "made, and what to do about it.",
+        description="Measure what imports cost: time, system calls and paths of each module, why\n"
+        "the calls are made, and what to do about it.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -21,14 +21,18 @@ from rankscope.model.tables import Wrong
 from rankscope.slowfs.mount import duration_ns
 
 ABOUT = """\
-Projects the imports of one rank to a job of many nodes: the operations its file server gets and the time they take, for
-each kind of client cache; the same as fitted from measured times; and from how many nodes on staging is faster than
+Projects the imports of one rank to a job of many nodes: the operations its file
+server gets and the time they take, for each kind of client cache; the same as
+fitted from measured times; and from how many nodes on staging is faster than
 importing in place. Where the data do not support an answer, it says so."""
 EXAMPLES = """\
   rankscope imports project RUN --server-ops 600000 --ppn 12 --latency 200us
-  rankscope imports project --calls 145367 --path-operations 72743 --server-ops 600000 --nodes 512 --ppn 12
-  rankscope imports project --measured soft=1:23.8,8:9.8,64:79.4,128:153.8,256:576.4 --staging 260.9s --nodes 512,1024
-  rankscope imports project DOCUMENT_RUN --measured soft-CCL --measured lus-CCL --staging 'Total TMP- CCL'
+  rankscope imports project --calls 145367 --path-operations 72743 \\
+      --server-ops 600000 --nodes 512 --ppn 12
+  rankscope imports project --staging 260.9s --nodes 512,1024 \\
+      --measured soft=1:23.8,8:9.8,64:79.4,128:153.8,256:576.4
+  rankscope imports project DOCUMENT_RUN --measured soft-CCL \\
+      --measured lus-CCL --staging 'Total TMP- CCL'
 
 Exit code: 0 shown, 1 not possible, 2 wrong usage.
 """
@@ -81,7 +85,11 @@ def parser() -> argparse.ArgumentParser:
         "--latency", type=with_message(duration_ns), default=0, metavar="TIME", help="of an operation: 200us"
     )
     job.add_argument(
-        "--cache", action="append", choices=list(CACHES), help="may be repeated (default: all that can be computed)"
+        "--cache",
+        action="append",
+        choices=list(CACHES),
+        metavar="CACHE",
+        help=f"{', '.join(CACHES)}; may be repeated (default: all that can be computed)",
     )
     seen = args.add_argument_group("what was measured")
     seen.add_argument("--measured", action="append", default=[], metavar="[PLACE=]TIMES", help="import times in place: "

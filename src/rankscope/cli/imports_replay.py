@@ -22,12 +22,17 @@ from rankscope.model.records import BadFile
 from rankscope.model.tables import Wrong
 
 ABOUT = """\
-Replays the recorded path operations of one import, natively, from many clients at once, on a folder as it is or slowed
-down: what a job's imports do to a file server, without the job."""
+Replays the recorded path operations of one import, natively, from many clients
+at once, on a folder as it is or slowed down: what a job's imports do to a file
+server, without the job."""
 EXAMPLES = """\
-  rankscope imports replay RUN --folder /opt/env --clients 12              on the folder as it is
-  rankscope imports replay strace.log --folder /mnt/copy --from /opt/env   a log of strace, on a copy of the folder
-  rankscope imports replay ops.txt --folder /opt/env --slow --latency 1ms --ops-per-second 20000 --nodes 4 --clients 12
+  rankscope imports replay RUN --folder /opt/env --clients 12
+                        on the folder as it is
+  rankscope imports replay strace.log --folder /mnt/copy --from /opt/env
+                        a log of strace, on a copy of the folder
+  rankscope imports replay ops.txt --folder /opt/env --nodes 4 --clients 12 \\
+      --slow --latency 1ms --ops-per-second 20000
+                        on a file system made slow
 
 Exit code: 0 replayed, 1 not possible, 2 wrong usage.
 """

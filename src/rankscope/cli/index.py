@@ -13,27 +13,34 @@ usage: rankscope index ENV [--statement CODE [--libraries]] [--out FILE]
        rankscope index ENV --check | --remove
        rankscope index --run [--out FILE] -- command …
 
-Builds one file that holds the code and location of an environment's modules, so that imports need not search the file
-system. ENV is the folder of a virtual environment, or its Python; it is not changed. Use the index with
+Builds one file that holds the code and location of an environment's modules, so
+that imports need not search the file system. ENV is the folder of a virtual
+environment, or its Python; it is not changed. Use the index with
 
   rankscope run --index python train.py                 record the job too
   mpirun -n 4 rankscope index --run -- python train.py  only use the index
 
-A package that has changed since is read from the file system as usual; RANKSCOPE_INDEX=off switches the index off.
+A package that has changed since is read from the file system as usual;
+RANKSCOPE_INDEX=off switches the index off.
 
 options:
-  --statement CODE   hold only the code that this imports, as in 'import torch': a smaller file, read in order. The
-                     statement is run once
-  --libraries        also store where the dynamic loader finds the libraries that the statement loads, for a job with
-                     the same LD_LIBRARY_PATH: worth it if that is long, or if libraries search many folders
-  --out FILE         the index, a name that ends in .rsindex (default: in the user's cache, by the environment's path)
-  --check            say what has changed since the index was built; nothing is written
+  --statement CODE   hold only the code that this imports, as in 'import torch':
+                     a smaller file, read in order. The statement is run once
+  --libraries        also store where the dynamic loader finds the libraries
+                     that the statement loads, for a job with the same
+                     LD_LIBRARY_PATH: worth it if that is long, or if libraries
+                     search many folders
+  --out FILE         the index, a name that ends in .rsindex (default: in the
+                     user's cache, by the environment's path)
+  --check            say what has changed since the index was built; nothing is
+                     written
   --remove           remove the index
   --run              start the command with the index; it is not recorded
   --help             show this text
 
-Exit code: 0; 1 if --check finds that something has changed or --remove finds no index; 2 if there is no such
-environment or the index cannot be written; with --run the command's own.
+Exit code: 0; 1 if --check finds that something has changed or --remove finds no
+index; 2 if there is no such environment or the index cannot be written; with
+--run the command's own.
 """
 
 AGENT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "agent")

@@ -19,16 +19,19 @@ from rankscope.slowfs.mount import BLIND_SPOTS, Unavailable, program, reason_aga
 
 HELP = "mount a folder through a slow file system that counts operations"
 ABOUT = """\
-Mounts a folder read-only through a file system that is as slow as requested and counts its operations, so that the
-imports of a large job on a busy file server can be studied on one machine."""
+Mounts a folder read-only through a file system that is as slow as requested and
+counts its operations, so that the imports of a large job on a busy file server
+can be studied on one machine."""
 EXAMPLES = """\
-  rankscope slowfs run .envs/torch --latency 1ms -- .envs/torch/bin/python -c 'import torch'
-  rankscope slowfs run /opt/env --cache negative --ops-per-second 20000 -- mpirun -n 4 /opt/env/bin/python train.py
+  rankscope slowfs run env --latency 1ms -- env/bin/python -c 'import torch'
+  rankscope slowfs run /opt/env --cache negative --ops-per-second 20000 -- \\
+      mpirun -n 4 /opt/env/bin/python train.py
   rankscope slowfs mount /opt/env /mnt/slow --latency 1ms
   rankscope slowfs stats /mnt/slow
   rankscope slowfs unmount /mnt/slow
 
-Exit code: run: that of the command (125: nothing could be mounted); the others: 0 done, 1 not possible, 2 wrong usage.
+Exit code: run: that of the command (125: nothing could be mounted); the others:
+0 done, 1 not possible, 2 wrong usage.
 """
 CACHES_WORD = {"none": "nothing cached", "positive": "names cached", "negative": "existing and missing names cached"}
 NO_COUNTERS = ("pid", "delayed_ns", "queued_ns")

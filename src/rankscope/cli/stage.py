@@ -5,57 +5,76 @@ import sys
 from rankscope.stage.options import StageOptions, UsageError, parse
 
 HELP = """\
-usage: rankscope stage [ENV] --record [options] -- command …       once: pack what the command touches
-       rankscope stage [ENV] [options] -- command …                run it from a copy on the node
+usage: rankscope stage [ENV] --record [options] -- command …
+       rankscope stage [ENV] [options] -- command …
 
-Runs a command from node-local storage. A program touches a few percent of its Python environment; a rehearsal finds
-those files and packs them into one, the bundle. In a job, one process per node fetches the bundle: the first node
-reads the shared file system, the others copy it from each other. A file that is not in the bundle is read from its
-original place. The command's output, exit code and signals are its own.
+Runs a command from node-local storage. A program touches a few percent of its
+Python environment; a rehearsal finds those files and packs them into one, the
+bundle. In a job, one process per node fetches the bundle: the first node reads
+the shared file system, the others copy it from each other. A file that is not
+in the bundle is read from its original place. The command's output, exit code
+and signals are its own.
 
-  rankscope stage /soft/env --record -- python -c 'import torch'          makes env.bundle
-  mpirun -n 512 rankscope stage /soft/env --to /tmp -- python train.py    inside a launcher
-  rankscope stage /soft/env -- mpirun -n 512 python train.py              the same, from outside
+  rankscope stage /soft/env --record -- python -c 'import torch'
+                   once: makes env.bundle of what the command touches
+  mpirun -n 512 rankscope stage /soft/env --to /tmp -- python train.py
+                   runs it from a copy on each node; inside a launcher
+  rankscope stage /soft/env -- mpirun -n 512 python train.py
+                   the same, from outside
   rankscope stage /soft/env --compare -- mpirun -n 512 python -c 'import torch'
+                   runs it in place and from the copies, and prints both times
 
 ENV is a venv or another folder with bin and lib (default: the active one).
 
 bundle:
   --bundle FILE    the bundle (default: the name of ENV with .bundle, here)
   --record         run the command in place, note what it touches, and pack that
-  --method X       how to find out: strace (every path of every program), paths (as rankscope run --imports paths),
-                   audit (what Python opens and maps); default: the first of these that works here
-  --files LIST     also pack the files named in LIST, one per line, or in an strace log
-  --run RUN        also pack what the ranks of a recorded run asked for (rankscope run --imports paths)
+  --method X       how to find out: strace (every path of every program), paths
+                   (as rankscope run --imports paths), audit (what Python opens
+                   and maps); default: the first of these that works here
+  --files LIST     also pack the files named in LIST, one per line, or in an
+                   strace log
+  --run RUN        also pack what the ranks of a recorded run asked for
+                   (rankscope run --imports paths)
   --include GLOB   also pack files that fit, as in --include 'torch/lib/*'
   --all            pack everything in ENV
   --also DIR       stage this folder, too
-  --base, --no-base  pack the interpreter a venv was made from, or not (default: if it is beside ENV)
-  --compress zlib  a smaller bundle, for file systems slower than 250 MB/s (default: none)
-  --image          pack one squashfs image, which nodes mount (needs mksquashfs here and squashfuse on the nodes)
+  --base, --no-base  pack the interpreter a venv was made from, or not (default:
+                     if it is beside ENV)
+  --compress zlib  a smaller bundle, for file systems slower than 250 MB/s
+                   (default: none)
+  --image          pack one squashfs image, which nodes mount (needs mksquashfs
+                   here and squashfuse on the nodes)
 
 run:
-  --to DIR         node-local folder (default: RANKSCOPE_STAGE_TO, SLURM_TMPDIR, TMPDIR, /tmp)
-  --keep           leave the copy on the node for the next job (default: the last rank removes it)
-  --check X        whether ENV has changed since: quick (its folders; the default), full (every packed file), none
+  --to DIR         node-local folder (default: RANKSCOPE_STAGE_TO, SLURM_TMPDIR,
+                   TMPDIR, /tmp)
+  --keep           leave the copy on the node for the next job (default: the
+                   last rank removes it)
+  --check X        whether ENV has changed since: quick (its folders; the
+                   default), full (every packed file), none
   --expect ID      refuse a bundle with another identity (a prefix is enough)
-  --meet DIR       shared folder where nodes find each other (default: beside the bundle)
+  --meet DIR       shared folder where nodes find each other (default: beside
+                   the bundle)
   --patience S     give up after S seconds and run in place (default 600)
   --strict         if staging fails, start nothing
   --in-place       do not stage: for comparison
 
 times:
   --times DIR      record how long transfer, unpacking and the command took
-  --table DIR      print the table of such a folder (several --table: of several node counts)
-  --compare        run the command in place and staged, and print the table; --rounds N repeats both
+  --table DIR      print the table of such a folder (several --table: of several
+                   node counts)
+  --compare        run the command in place and staged, and print the table;
+                   --rounds N repeats both
   --format X       form of the table: text, csv, json, markdown
 
 on this node:
-  --status         copies here: size, users, files that came from the original place
+  --status         copies here: size, users, files that came from the original
+                   place
   --clean          remove copies that nobody uses, kept ones too
 
-Exit code: the command's own; 1 no bundle could be made; 2 wrong usage; 3 not staged (with --strict); 127 or 126 if the
-command is not found or cannot be run.
+Exit code: the command's own; 1 no bundle could be made; 2 wrong usage; 3 not
+staged (with --strict); 127 or 126 if the command is not found or cannot be run.
 """
 
 

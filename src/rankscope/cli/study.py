@@ -209,8 +209,9 @@ def latest(name: str) -> Path:
 
 
 def parser() -> argparse.ArgumentParser:
-    listed = "\n".join(f"  {name:10} {study.title}" for name, study in STUDIES.items())
     columns = shutil.get_terminal_size().columns - 2
+    hanging = textwrap.TextWrapper(columns, subsequent_indent=" " * 13, break_on_hyphens=False)
+    listed = "\n".join(hanging.fill(f"  {name:10} {study.title}") for name, study in STUDIES.items())
     arguments = argparse.ArgumentParser(
         "rankscope study",
         description=textwrap.fill(ABOUT, columns),

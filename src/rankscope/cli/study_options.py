@@ -88,7 +88,9 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--launcher",
         choices=kinds(),
-        help="auto (the default): that of the allocation, else one that the workload runs with on this machine",
+        metavar="LAUNCHER",
+        help="auto (the default: that of the allocation, else one that the workload runs with on this machine), "
+        + ", ".join(one for one in kinds() if one != "auto"),
     )
     group.add_argument(
         "--template",

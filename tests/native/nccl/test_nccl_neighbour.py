@@ -249,6 +249,15 @@ def test_a_version_that_only_it_has_is_its_alone(scripted: Scripted, tmp_path: P
     assert any("newer than what rankscope knows" in note.text for note in read(tmp_path / "run").notes)
 
 
+def test_without_kernels_of_ours_it_still_gets_its_own(scripted: Scripted, tmp_path: Path) -> None:
+    alone = scripted.bare(tmp_path / "alone", 5, FOREIGN_MASK=str(INSPECTOR))
+    beside = scripted.both(
+        tmp_path / "run", tmp_path / "beside", 5, RANKSCOPE_NCCL="calls", FOREIGN_MASK=str(INSPECTOR)
+    )
+    assert alone == beside and "start 6 of 1" in beside
+    assert calls(tmp_path / "run") == expected(5) and not calls(tmp_path / "run", kind="progress")
+
+
 def test_without_recording_it_is_alone(scripted: Scripted, tmp_path: Path) -> None:
     alone = scripted.bare(tmp_path / "alone", 5)
     beside = scripted.both(tmp_path / "run", tmp_path / "beside", 5, RANKSCOPE_NCCL="none")

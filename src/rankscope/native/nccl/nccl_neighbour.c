@@ -481,6 +481,14 @@ static void tell_mask(struct contexts *pair)
     __atomic_store_n(pair->nccl_mask, wanted, __ATOMIC_RELAXED);
 }
 
+/* Of a channel, where ours has asked for them. */
+static void *parent_of(const struct contexts *pair, void *given)
+{
+    if (is_marked(given))
+        return split_marked((uintptr_t)given).ours;
+    return pair && pair->our_mask & NCCL_EVENT_KERNEL_CHANNEL ? rs_nccl_parent(pair->ours, given) : NULL;
+}
+
 /* The parent lies at the same place in every version. Between the two starts it is what either side knows; ours asks for
  * that of a channel only. */
 RS_NCCL_PATH int rs_nccl_start_both(int version, rs_nccl_start ours, void *context, void **handle, void *description)
@@ -494,7 +502,7 @@ RS_NCCL_PATH int rs_nccl_start_both(int version, rs_nccl_start ours, void *conte
     if (RS_LIKELY(rs.file && pair && type & (NCCL_EVENT_COLL | NCCL_EVENT_P2P)))
         rs_nccl_expect(pair->ours);
     else if (type == NCCL_EVENT_KERNEL_CHANNEL)
-        our_parent = is_marked(given) ? split(given).ours : rs_nccl_parent(pair ? pair->ours : NULL, given);
+        our_parent = parent_of(pair, given);
     if (RS_LIKELY(plugin && is_asked(type, their_parent))) {
         their_handle = theirs_of(*handle);      /* what they leave as it is stays as it was */
         *parent = their_parent;
