@@ -133,21 +133,23 @@ def slow_start(tables: Tables) -> list[Finding]:
     parts = _explanations(tables) if slowest in UNTIL else []
     most = parts[0] if parts and parts[0].median_ns >= 0.5 * typical else None
     run_ns = run_elapsed_ns(tables) or elapsed  # as in the column `share`
+    saved_ns = most.median_ns if most else typical
+    of_run = f" ({100 * saved_ns / run_ns:.0f} % of the run)"
     breakdown = (
         f"{slowest}: {seconds(typical)} on the median rank, {seconds(longest.segments[slowest])} on rank {longest.rank}"
     )
     return [
         Finding(
             "slow_start",
-            f"Start-up is slow: {seconds(typical)} {WHEN[slowest]} ({100 * typical / run_ns:.0f} % of the run)"
-            + (f", {seconds(most.median_ns)} of it in {_said(most)}" if most else ""),
+            f"Start-up is slow: {seconds(typical)} {WHEN[slowest]}"
+            + (f", {seconds(saved_ns)} of it{of_run} in {_said(most)}" if most else of_run),
             EXPLAINING[most.name] if most else ACTIONS[slowest],
             [
                 f"phases: {breakdown}",
                 *(f"startup: {seconds(part.median_ns)} {_said(part)}" for part in parts),
                 *(heaviest_import(tables) if slowest == "imports" else []),
             ],
-            most.median_ns if most else typical,
+            saved_ns,
             once=True,
         )
     ]

@@ -83,7 +83,8 @@ ALLOCATOR_COLUMNS = (
         "growth_bytes",
         Unit.BYTES,
         "Growth",
-        "`allocated_bytes` − the same at the first look in a steady step: what steps leave behind",
+        "`allocated_bytes` − the same at the first look in a steady step: what steps leave behind; negative where they "
+        "held more then",
     ),
     Column("retries", Unit.COUNT, "Retries", "times that cudaMalloc failed, and the cache was emptied to try again"),
     Column("ooms", Unit.COUNT, "Out of memory", "times that it failed again"),
