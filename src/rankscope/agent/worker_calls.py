@@ -49,7 +49,6 @@ def install_rpc(recorder: Any, rpc: Any) -> None:
     _watch_init(recorder, rpc)
     _watch_calls(recorder, rpc)
     _watch_served(recorder, rpc)
-    _watch_futures(recorder)
 
 
 def _watch_init(recorder: Any, rpc: Any) -> None:
@@ -60,6 +59,7 @@ def _watch_init(recorder: Any, rpc: Any) -> None:
         recorder.rankscope_mark(INIT_BEGIN, b"init_rpc", 0)
         result = original(*arguments, **named)
         recorder.rankscope_mark(INIT_END, b"init_rpc", 0)
+        _watch_futures(recorder)
         try:
             agent = rpc.api._get_current_rpc_agent()
             recorder.rankscope_rank(agent.get_worker_info().id, len(agent.get_worker_infos()))
@@ -130,8 +130,13 @@ def _watch_served(recorder: Any, rpc: Any) -> None:
 
 
 def _watch_futures(recorder: Any) -> None:
-    from torch.futures import Future
-
+    """Of the class that C++ makes; torch.futures.Future is one below it. A job that uses no RPC keeps its own."""
+    try:
+        from torch._C import Future
+    except ImportError:  # a torch that is built otherwise
+        return
+    if hasattr(Future.wait, "__wrapped__"):  # RPC was initialised before
+        return
     ticks, ended = recorder.rankscope_ticks, recorder.rankscope_worker_call
 
     def wait(original: Any, self: Any, *arguments: Any, **named: Any) -> Any:
