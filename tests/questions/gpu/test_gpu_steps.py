@@ -194,7 +194,7 @@ def unpacked(name: str, folder: Path, *members: str) -> Path:
 def test_what_the_start_of_a_gpu_job_waits_for(tmp_path: Path) -> None:
     run = open_run(unpacked("gpu_problems_turns-2026-11-16.tar.xz", tmp_path, "problems/compute/"), read_rank_file)
     (found,) = (one for one in findings_of(run) if one.rule == "slow_start")
-    assert re.search(r"s of it \(\d+ % of the run\) in later imports \(torch._dynamo\)$", found.title) and found.saved_ns
+    assert re.search(r"s of it \(\d+ % of the run\) in later imports \(torch._dynamo\)$", found.title)
     assert 4.4e9 < found.saved_ns < 5e9 and found.evidence[1].startswith("startup: ")
     parts = {part.name: part.median_ns for part in startup_parts(run)}
     assert 0.1e9 < parts["CUDA until first work"] < 1e9 and 0.1e9 < parts["loading GPU code"] < 2e9
