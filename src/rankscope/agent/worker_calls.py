@@ -59,10 +59,10 @@ def _watch_init(recorder: Any, rpc: Any) -> None:
         recorder.rankscope_mark(INIT_BEGIN, b"init_rpc", 0)
         result = original(*arguments, **named)
         recorder.rankscope_mark(INIT_END, b"init_rpc", 0)
-        _watch_futures(recorder)
         try:
             agent = rpc.api._get_current_rpc_agent()
             recorder.rankscope_rank(agent.get_worker_info().id, len(agent.get_worker_infos()))
+            _watch_futures(recorder)
         except Exception:  # a torch that is built otherwise: the program goes on
             pass
         return result
@@ -131,10 +131,8 @@ def _watch_served(recorder: Any, rpc: Any) -> None:
 
 def _watch_futures(recorder: Any) -> None:
     """Of the class that C++ makes; torch.futures.Future is one below it. A job that uses no RPC keeps its own."""
-    try:
-        from torch._C import Future
-    except ImportError:  # a torch that is built otherwise
-        return
+    from torch._C import Future
+
     if hasattr(Future.wait, "__wrapped__"):  # RPC was initialised before
         return
     ticks, ended = recorder.rankscope_ticks, recorder.rankscope_worker_call

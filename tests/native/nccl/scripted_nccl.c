@@ -1,4 +1,6 @@
-/* scripted_nccl VERSIONS OPERATIONS [twice|groups|measure…]: a caller that does with profiler plugins what NCCL does. It opens what
+/* scripted_nccl VERSIONS OPERATIONS [twice|groups|calls|measure|measure-cold|measure-beside]
+ *
+ * A caller that does with profiler plugins what NCCL does. It opens what
  * NCCL_PROFILER_PLUGIN names (or libnccl-profiler.so), takes the newest of VERSIONS versions that it finds, gives every
  * communicator the one mask there is, tells the events that the mask asks for with their parents, uses handles of
  * operations after their stop, and closes the library after the last communicator. Prints the version it took. */
@@ -221,9 +223,11 @@ static void *enqueue(void *of)
     struct line *line = of;
     pthread_t thread;
     pthread_create(&thread, NULL, proxy, line);
-    for (int i = 0; i < operations; in_groups ? (i += group(line, i)) : i++)
+    for (int i = 0; i < operations;) {
         if (!in_groups)
             one(line, i % 3 != 2);
+        i += in_groups ? group(line, i) : 1;
+    }
     pthread_mutex_lock(&line->lock);
     line->closed = 1;
     pthread_cond_signal(&line->more);
@@ -415,6 +419,7 @@ static void launch(void)
 #endif
 }
 
+/* Starts and stops alone, for a tool that counts instructions. */
 static void calls(void)
 {
     struct comm comm;

@@ -165,23 +165,29 @@ void *rs_nccl_to_stop(void *theirs)
     return handle_called(operation, theirs);
 }
 
+static const struct operation *called_on(const struct rs_nccl_comm *comm, unsigned at, const void *theirs)
+{
+    const struct operation *operation = called(at, theirs);
+    return operation && __atomic_load_n(&operation->comm, __ATOMIC_RELAXED) == comm ? operation : NULL;
+}
+
 /* Mostly it is that of the channel before or the one behind it; those of one launch come in any order. */
-#define NEAR 64u
 void *rs_nccl_parent(void *context, void *theirs)
 {
+    const unsigned near = 64;
     struct rs_nccl_comm *comm = rs_nccl_comm(context);
-    unsigned last = comm ? __atomic_load_n(&comm->looked_up, __ATOMIC_RELAXED) : 0;
-    if (!theirs)
+    if (!comm || !theirs)
         return NULL;
-    for (unsigned i = 0, at = last; i <= SLOTS + 1; at = i++ ? last - NEAR + i : last + 1) {
-        const struct operation *operation = called(at, theirs);
-        if (!operation || (comm && __atomic_load_n(&operation->comm, __ATOMIC_RELAXED) != comm))
-            continue;
-        if (comm)
-            RS_SET(comm->looked_up, (uint32_t)(operation - slots));
-        return handle_called(operation, theirs);
-    }
-    return NULL;
+    unsigned last = __atomic_load_n(&comm->looked_up, __ATOMIC_RELAXED);
+    const struct operation *found = called_on(comm, last, theirs);
+    if (!found)
+        found = called_on(comm, last + 1, theirs);
+    for (unsigned at = last - near; !found && at != last - near + SLOTS; at++)
+        found = called_on(comm, at, theirs);
+    if (!found)
+        return NULL;
+    RS_SET(comm->looked_up, (uint32_t)(found - slots));
+    return handle_called(found, theirs);
 }
 
 /* --- names and sizes --- */
@@ -226,7 +232,8 @@ static RS_COLD void read_words(struct rs_nccl_words *words, const struct rs_nccl
 {
     const char *func = given(task->func), *algo = given(task->algo), *proto = given(task->proto);
     *words = (struct rs_nccl_words){
-        .next_to_stop = words->next_to_stop, .to_stop = words->to_stop, .func = task->func, .datatype = task->datatype, .algo = task->algo, .proto = task->proto, .library = library,
+        .next_to_stop = words->next_to_stop, .to_stop = words->to_stop,     /* of whatever words */
+        .func = task->func, .datatype = task->datatype, .algo = task->algo, .proto = task->proto, .library = library,
         .name = intern_joined(func, "", ""), .full = intern_joined(func, algo, proto),
         .type_bytes = (uint32_t)type_bytes(task->datatype), .has_root = (uint8_t)has_root(func),
         .is_send = !strcmp(func, "Send"), .is_receive = !strcmp(func, "Recv")};

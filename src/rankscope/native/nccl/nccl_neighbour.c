@@ -275,7 +275,8 @@ int rs_nccl_closed(void *context)
 
 /* --- handles --- */
 
-/* Of channels. Written with the set's lock, read without: theirs is the pair's last word and its first, NULL while it changes. */
+/* Of channels. Written with the set's lock, read without: theirs is the pair's last word and its first, NULL while it
+ * changes. */
 struct pair { void *theirs; uintptr_t ours; };
 static struct set { rs_lock lock; struct pair pairs[WAYS]; } __attribute__((aligned(64))) sets[SETS];
 static struct { rs_lock lock; uint32_t generation; void *theirs, *ours; } doubles[DOUBLES];
@@ -370,7 +371,11 @@ RS_HOT void *joined(void *ours, void *theirs)
 }
 
 /* No address of a program is such a number. */
-RS_HOT int is_marked(const void *handle) { return (uintptr_t)handle >> 48 >= OURS_MARK && (uintptr_t)handle >> 48 <= DOUBLE_MARK; }
+RS_HOT int is_marked(const void *handle)
+{
+    uintptr_t mark = (uintptr_t)handle >> 48;
+    return mark >= OURS_MARK && mark <= DOUBLE_MARK;
+}
 
 static RS_COLD struct both split_marked(uintptr_t number)
 {
